@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from connectors.events.batches import Batch
+from connectors.events.batches import RecordBatch
 from connectors.files.log import ReplayLog
 from streamk import KaczmarzClassifier
 
@@ -35,7 +35,7 @@ def written(source: Path, target: str, folder: Path, rows: int) -> list[Path]:
     return [csv, lines]
 
 
-def taken(batches: Iterator[Batch], dicts: bool) -> tuple[int, float]:
+def taken(batches: Iterator[RecordBatch], dicts: bool) -> tuple[int, float]:
     """Return the number of events, and the seconds of reading and decoding them."""
     began, events = time.perf_counter(), 0
     for batch in batches:

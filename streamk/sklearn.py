@@ -143,7 +143,7 @@ def _check_weights(X: ArrayLike, weights: object) -> Array:
     return np.zeros_like(checked) if nothing else checked
 
 
-class _Kernel(BaseEstimator):
+class _KernelEstimator(BaseEstimator):
     """Parameters, checks and passes; the estimators add what their targets are."""
 
     learner_: _Learner
@@ -270,7 +270,7 @@ class _Kernel(BaseEstimator):
         return tags
 
 
-class KernelClassifier(ClassifierMixin, _Kernel):
+class KernelClassifier(ClassifierMixin, _KernelEstimator):
     """:class:`streamk.KernelClassifier` as an estimator of scikit-learn.
 
     Parameters
@@ -373,7 +373,7 @@ class KernelClassifier(ClassifierMixin, _Kernel):
         return codes
 
 
-class KernelRegressor(RegressorMixin, _Kernel):
+class KernelRegressor(RegressorMixin, _KernelEstimator):
     """:class:`streamk.KernelRegressor` as an estimator of scikit-learn.
 
     Parameters

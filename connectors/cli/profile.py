@@ -13,7 +13,7 @@ from rich.text import Text
 
 from connectors.cli.exits import exits, usage, working
 from connectors.cli.reading import FormatOptions, Target, print_line, with_format_options
-from connectors.events.schema import Column, inputs_of
+from connectors.events.schema import ColumnProfile, inputs_of
 from connectors.events.targets import decide_task
 from connectors.events.values import Fields
 from connectors.files.log import ReplayLog
@@ -57,7 +57,7 @@ def profile_command(
             print_line(console, f"wrote [schema] to {save}")
 
 
-def _row(column: Column, log: ReplayLog) -> Fields:
+def _row(column: ColumnProfile, log: ReplayLog) -> Fields:
     kind, name = log.format.types.get(column.name, column.type), column.name
     sees = inputs_of(kind)
     if name == log.format.target:

@@ -17,7 +17,7 @@ from connectors.cli.arguments import AsJson, Config, check_place
 from connectors.cli.exits import connected, exits, usage, working
 from connectors.contract.errors import AWAY, Failure, Interruption
 from connectors.daemon.signals import signals
-from connectors.publish.run import Outcome, Target, publish, target_of
+from connectors.publish.run import Destination, Publication, publish, target_of
 from connectors.settings.file import load
 from connectors.settings.tables import Settings
 
@@ -63,7 +63,9 @@ def publish_command(
             _repeat(settings, target, every, as_json, stop)
 
 
-def _repeat(settings: Settings, target: Target, every: float, as_json: bool, stop: threading.Event) -> None:
+def _repeat(
+    settings: Settings, target: Destination, every: float, as_json: bool, stop: threading.Event
+) -> None:
     """Publish again and again until a signal comes; wait for absent brokers."""
     seen = time.monotonic()
     while not stop.is_set():
@@ -80,7 +82,7 @@ def _repeat(settings: Settings, target: Target, every: float, as_json: bool, sto
         stop.wait(max(0.0, started + every - time.monotonic()))
 
 
-def show(outcome: Outcome, target: Target, as_json: bool) -> None:
+def show(outcome: Publication, target: Destination, as_json: bool) -> None:
     """Print what was published."""
     model = outcome.model
     if as_json:

@@ -34,11 +34,11 @@ from connectors.replay import report
 from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.identity import identity_of
 from connectors.replay.logs import Reading, delay_of, opened
-from connectors.replay.progress import Checkpoint, Replay, Scoring
+from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring
 from connectors.replay.run import replay
 from connectors.replay.specs import check_name, model_file, settings_of
 from connectors.replay.writing import write
-from connectors.settings.tables import Learner as LearnerSettings
+from connectors.settings.tables import LearnerSection as LearnerSettings
 from streamk.arrays import Json
 from streamk.evaluation.metric import TASKS
 from streamk.evaluation.results import bytes_of, finite
@@ -158,7 +158,7 @@ def replay_command(
                     interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
                     form=form, start=start, end=end, **vars(reading),
                 )  # fmt: skip
-                keep = Checkpoint(checkpoint, identity)
+                keep = ReplayCheckpoint(checkpoint, identity)
             log, late = delay_of(log, how, delay, time)
             with _showing(console, log, limit, as_json) as watch:
                 chosen = task or (given.task if files[0].endswith(".toml") else task_of(models))

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from connectors.events.batches import EXAMPLES, ROWS, Batch, Broken
+from connectors.events.batches import EXAMPLES, ROWS, Broken, RecordBatch
 from connectors.events.decoding import Decoder, EventFormat, Misfits, Record, skipped
 from connectors.events.model_files import Stored, stored_of
 from streamk.arrays import Json
@@ -374,7 +374,7 @@ class Log:
         for batch in self.batches():
             yield from batch.records()
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield the records in batches; those before an interruption or an error are yielded first.
 
         Raises
@@ -393,7 +393,7 @@ class Log:
                 error = stopped
             if found:
                 lines, events, targets = zip(*found, strict=True)
-                yield Batch(lines, targets, list(events))
+                yield RecordBatch(lines, targets, list(events))
             elif error is None:
                 return
         if isinstance(error, ValueError):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from connectors.settings.file import load
-from connectors.settings.tables import Log, Settings
+from connectors.settings.tables import LogSection, Settings
 
 _HIDDEN = "********"  # as pydantic shows a secret
 
@@ -64,7 +64,7 @@ class _Text(_Lines):
         return f"{text}\n{exception}" if exception else text
 
 
-def log_to_stderr(log: Log | None = None, secrets: Iterable[str] = ()) -> None:
+def log_to_stderr(log: LogSection | None = None, secrets: Iterable[str] = ()) -> None:
     """Write the logs of the connectors, of learners and of the Kafka client to standard error.
 
     Parameters
@@ -76,7 +76,7 @@ def log_to_stderr(log: Log | None = None, secrets: Iterable[str] = ()) -> None:
         Values that no line shows.
     """
     learners = {} if log is None else {"streamk": log.level}
-    log = log or Log()
+    log = log or LogSection()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter((_JsonLines if log.form == "json" else _Text)(secrets))
     # librdkafka logs below "kafka", too

@@ -23,7 +23,7 @@ from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.telemetry import Telemetry
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.settings.connector import by_connector, connector_of
-from connectors.settings.tables import Log, Settings
+from connectors.settings.tables import LogSection, Settings
 from connectors.state.disk import CheckpointStore, DiskBackend, require_no_checkpoints
 from connectors.state.training import digest_of, training_of
 
@@ -32,7 +32,7 @@ LIVE: Mapping[str, Collection[str]] = {  # keys that take effect while the daemo
     "limits": Limits.model_fields,
     "checkpoints": ("events", "seconds", "keep"),
     "telemetry": ("window", "stall_seconds"),
-    "log": Log.model_fields,
+    "log": LogSection.model_fields,
 }
 _IDLE = 60.0  # seconds after which a session without events counts as a working one
 _FIRST_ANSWER = 10.0  # seconds without an answer at the start: an address is wrong

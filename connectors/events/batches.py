@@ -11,7 +11,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from connectors.events.decoding import WITHOUT_INPUT, Event, EventFormat, Misfits, Record, Rejected, rejected
+from connectors.events.decoding import (
+    WITHOUT_INPUT,
+    Decoder,
+    Event,
+    EventFormat,
+    Misfits,
+    Record,
+    Rejected,
+    rejected,
+)
 from connectors.events.values import Fields
 
 ROWS = 1000  # records of a batch, at most
@@ -118,14 +127,34 @@ class BatchBuilder:
         self.events.append(event.fields)
         self.times.append(event.time)
 
-    def batch(self) -> Batch:
+    def decode(self, decoder: Decoder, lines: Sequence[int], values: Sequence[bytes]) -> None:
+        """Take the records with these bytes, decoded together where that is possible."""
+        if (found := decoder.plain(values)) is not None:
+            events, targets = found
+            if not self.labelled or (None not in targets and all(events)):
+                self.lines += lines
+                self.ordinals += range(len(lines))
+                self.events += events
+                self.targets += targets
+                self.times += [None] * len(lines)
+                return
+            for ordinal, (line, fields, target) in enumerate(zip(lines, events, targets, strict=True)):
+                self.add(ordinal, line, Event(fields, target, None, None, None))
+            return
+        for ordinal, (line, value) in enumerate(zip(lines, values, strict=True)):
+            try:
+                self.add(ordinal, line, decoder(value))
+            except ValueError as error:
+                self.add(ordinal, line, str(error))
+
+    def batch(self) -> RecordBatch:
         """Return what was collected."""
-        batch = Batch(self.lines, self.targets, self.events, self.times if self.timed else None)
+        batch = RecordBatch(self.lines, self.targets, self.events, self.times if self.timed else None)
         batch.broken, batch.ordinals = self.broken, self.ordinals
         return batch
 
 
-class Batch:
+class RecordBatch:
     """Consecutive records.
 
     Parameters
@@ -194,18 +223,18 @@ class Batch:
         return self._targets() if callable(self._targets) else self._targets
 
     @classmethod
-    def cut_off(cls, place: object, reason: str) -> Batch:
+    def cut_off(cls, place: object, reason: str) -> RecordBatch:
         """Return an empty batch, after which the file cannot be read further."""
         batch = cls([], [], [])
         batch.broken.note(place, reason)
         batch.broken.cut = True
         return batch
 
-    def before_broken(self) -> Batch:
+    def before_broken(self) -> RecordBatch:
         """Return the records before the first that is broken."""
         line = self.broken.examples[0].line
         count = bisect_left(self.lines, line) if line else len(self)
-        kept = Batch(self.lines[:count], self.targets[:count], self.events[:count])
+        kept = RecordBatch(self.lines[:count], self.targets[:count], self.events[:count])
         kept.name, kept.notes, kept.done = self.name, self.notes, self.done
         return kept
 
@@ -214,12 +243,12 @@ class Batch:
         return map(Record, self.lines, self.events, self.targets)
 
 
-def before_misfit(batch: Batch, types: Mapping[str, str]) -> tuple[Batch, str]:
+def before_misfit(batch: RecordBatch, types: Mapping[str, str]) -> tuple[RecordBatch, str]:
     """Return the records before the first that may have a value that does not fit, and a sentence."""
     name, found = next(iter(batch.misfits.items()))
     missing = [row for row, event in enumerate(batch.events) if event.get(name) is None]
     count = missing[0] if missing else 0
-    kept = Batch(batch.lines[:count], batch.targets[:count], batch.events[:count])
+    kept = RecordBatch(batch.lines[:count], batch.targets[:count], batch.events[:count])
     kept.name, kept.notes, kept.done = batch.name, batch.notes, batch.done
     line = batch.lines[count] if len(batch) else 0
     return kept, (

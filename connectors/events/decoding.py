@@ -446,10 +446,6 @@ class Decoder:
             return self._typed[name]
         return _unless(value_reader(self._decimal, format.missing), self.absent)
 
-    def typed(self, name: str) -> Read | None:
-        """Return what reads a value that is no string of CSV, None if it stays as it is."""
-        return self._typed.get(name)
-
     def text_names(self, name: str) -> list[str] | None:
         """Return the names of the inputs of a text column, None of any other."""
         return self._texts.get(name)
@@ -708,14 +704,15 @@ class Decoder:
         targets = [None if name is None else fields.pop(name, None) for fields in found]
         if self.form != "csv":
             found = list(map(self._without_ignored, found))
-        if self._typed or self._texts or (self._missing and self.form != "csv"):
-            found = list(map(self._with_types, found))
         numeric = self.format.numbers or _base_of(self.format, self.format.target or "") == NUMBER
         if self.form != "csv" and (numeric or self._missing or {float, Decimal} & set(map(type, targets))):
             try:
                 targets = list(map(self.read_target, targets))
             except ValueError:
                 return None
+        # at the end, since misfits are counted once
+        if self._typed or self._texts or (self._missing and self.form != "csv"):
+            found = list(map(self._with_types, found))
         return found, targets
 
 

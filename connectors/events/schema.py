@@ -261,7 +261,7 @@ def words_of(text: object, count: int) -> list[float]:
 # ---- inference
 
 
-class Column(NamedTuple):
+class ColumnProfile(NamedTuple):
     """What the first records say of a column.
 
     Attributes
@@ -293,7 +293,7 @@ class Column(NamedTuple):
     stand_ins: tuple[float, ...] = ()
 
 
-class Columns(list[Column]):
+class ColumnProfiles(list[ColumnProfile]):
     """The columns of a log, a table in a notebook.
 
     Attributes
@@ -302,7 +302,7 @@ class Columns(list[Column]):
         Sentences about all of them.
     """
 
-    def __init__(self, columns: Iterable[Column] = (), notes: Sequence[str] = ()) -> None:
+    def __init__(self, columns: Iterable[ColumnProfile] = (), notes: Sequence[str] = ()) -> None:
         super().__init__(columns)
         self.notes = list(notes)
 
@@ -472,7 +472,9 @@ def _moments(form: str, strings: Sequence[str]) -> list[datetime] | None:
     return [moment for moment in moments if moment is not None] if _are_mostly(moments, strings) else None
 
 
-def describe(name: str, values: Sequence[object], records: int, kind: str = "", decimal: str = ".") -> Column:
+def describe(
+    name: str, values: Sequence[object], records: int, kind: str = "", decimal: str = "."
+) -> ColumnProfile:
     """Return what the values of a column say, none of them missing, of so many records.
 
     Parameters
@@ -492,7 +494,7 @@ def describe(name: str, values: Sequence[object], records: int, kind: str = "", 
     distinct = list(dict.fromkeys(map(str, values)))
     warnings = [] if kind else [_warning(base, inferred, values, misfits), _of_order(numbers, none)]
     warnings += [f"{number:.10g} may stand for no value; --missing={number:.10g}" for number in none]
-    return Column(
+    return ColumnProfile(
         name,
         inferred,
         len(values),

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from connectors.contract.records import Log
-from connectors.events.batches import Batch, Broken, before_misfit
+from connectors.events.batches import Broken, RecordBatch, before_misfit
 from connectors.events.decoding import EventFormat, Location, Misfits
 from connectors.events.model_files import LearnedFields, Stored, stored_of
 from connectors.events.names import near_file
-from connectors.events.schema import LOOK, Columns
+from connectors.events.schema import LOOK, ColumnProfiles
 from connectors.events.target_runs import sentence_about
 from connectors.events.values import Fields, kind_of
 from connectors.formats.dialect import Dialect
@@ -149,7 +149,7 @@ class ReplayLog(Log):
         self.size = sum(map(size_of, self.paths))
         self._form, self._strict = form, strict
         self.broken, self.notes, self.events, self.done = Broken(), list[str](), 0, 0
-        self.columns = Columns()
+        self.columns = ColumnProfiles()
         self.dialect: Dialect | None = None
         self.learned: LearnedFields | None = None
         self.misfits: dict[str, Misfits] = {}
@@ -159,7 +159,7 @@ class ReplayLog(Log):
         self._before: str | None = None  # the decimal mark of the file before
         self._stopped = False
 
-    def batches(self) -> Generator[Batch, None, None]:
+    def batches(self) -> Generator[RecordBatch, None, None]:
         """Yield the batches; a thread reads ahead until the iterator is closed.
 
         Raises
@@ -192,7 +192,7 @@ class ReplayLog(Log):
                     raise ValueError(sentence)
                 yield batch
 
-    def _check(self, batch: Batch, empty: bool) -> bool:
+    def _check(self, batch: RecordBatch, empty: bool) -> bool:
         """Check the targets of a batch; return whether no events have come so far."""
         if not len(batch):
             named = batch.form in ("csv", "parquet")  # the column is there, if without a value
@@ -210,7 +210,7 @@ class ReplayLog(Log):
         self._kind = self._kind or [kind, batch.name]
         return False
 
-    def _read(self) -> Iterator[Batch]:
+    def _read(self) -> Iterator[RecordBatch]:
         """Yield what is in the files; only the thread runs this."""
         there, done = False, 0
         for path in self.paths:
@@ -231,7 +231,7 @@ class ReplayLog(Log):
         if not there:
             raise ValueError(f"{self.name} is empty")
 
-    def _records(self, file: OpenFile, done: int) -> Iterator[Batch]:
+    def _records(self, file: OpenFile, done: int) -> Iterator[RecordBatch]:
         source = records_of(file, self.format, self._before)
         notes: list[str] = []
         if not self.columns:

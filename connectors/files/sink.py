@@ -22,7 +22,7 @@ from connectors.contract.records import DEAD_LETTERS, Committed, DeadLetter, Out
 log = logging.getLogger(__name__)
 
 
-class Mark(TypedDict):
+class SinkMark(TypedDict):
     """The length of a file, and the offsets up to which a partition's outputs are in it."""
 
     length: int
@@ -67,7 +67,7 @@ class FileSink(Sink):
         What had been written before the mark may be ahead of the checkpoint, too: one is also written while
         records are learned again.
         """
-        stored = cast(Mark | None, mark)
+        stored = cast(SinkMark | None, mark)
         end = size = self._file.seek(0, os.SEEK_END)
         self._written = dict(stored["written"]) if stored else {}
         if stored is None:
@@ -124,7 +124,7 @@ class FileSink(Sink):
             self._lines.clear()
         return False
 
-    def mark(self) -> Mark:
+    def mark(self) -> SinkMark:
         """Return the length of the file, all of it synced to disk, and how far partitions are in it."""
         try:
             os.fsync(self._file.fileno())
@@ -142,7 +142,7 @@ class FileSink(Sink):
 def forget_partitions(mark: object, partitions: Iterable[str]) -> None:
     """Change a mark to one by which outputs of these partitions are written again."""
     for partition in partitions:
-        cast(Mark, mark)["written"].pop(partition, None)
+        cast(SinkMark, mark)["written"].pop(partition, None)
 
 
 class _Line(msgspec.Struct):

@@ -40,7 +40,7 @@ _RESET = (
 )
 
 
-class Mark(TypedDict):
+class SourceMark(TypedDict):
     """What identifies the file that was read: its head, its inode, and how it was read."""
 
     head: int
@@ -245,7 +245,7 @@ class FileSource(Source):
         """Return the end of a plain log; nothing is known of a compressed one's."""
         return {self.name: self._base + self._size()} if not self._compressed else {}
 
-    def mark(self, positions: Mapping[str, int]) -> Mark:
+    def mark(self, positions: Mapping[str, int]) -> SourceMark:
         """Return what identifies this file: a checksum of the head of what was read, and its inode."""
         length = min(max(positions.get(self.name, 0) - self._base, 0), _HEAD)
         here = os.fstat(self._raw.fileno())
@@ -269,7 +269,7 @@ class FileSource(Source):
         Failure
             If there is none.
         """
-        mark = cast(Mark, mark)
+        mark = cast(SourceMark, mark)
         self._base = mark["base"]
         self._use_inferred(mark.get("format", {}))
         if self._is(mark):
@@ -311,7 +311,7 @@ class FileSource(Source):
                     found[path] = path.stat().st_mtime_ns
         return sorted((path for path in found if found[path] > after), key=lambda path: found[path])
 
-    def _is(self, mark: Mark) -> bool:
+    def _is(self, mark: SourceMark) -> bool:
         here = os.fstat(self._raw.fileno())
         if not mark["head"] and self._follow:  # nothing was read of it: only its inode identifies it
             return bool(mark["node"] == [here.st_dev, here.st_ino])
@@ -342,7 +342,7 @@ class LogPositions(Positions):
         """Return the one partition."""
         return self._source.partitions()
 
-    def mark(self, positions: Mapping[str, int]) -> Mark:
+    def mark(self, positions: Mapping[str, int]) -> SourceMark:
         """Return what identifies the log."""
         return self._source.mark(positions)
 

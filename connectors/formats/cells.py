@@ -1,4 +1,4 @@
-"""Cells of CSV and JSON lines in compiled code: where they are, and the numbers among them.
+"""Cells of CSV in compiled code: where they are, and the numbers among them.
 
 A row with quotes, another number of values or anything else that is not plain has ``plain`` False: it is then
 decoded by itself, by :class:`connectors.events.decoding.Decoder`. That decides nothing but speed.
@@ -9,10 +9,9 @@ What this does not settle, some 1 in 10¹⁵ and numbers that are very large or 
 """
 
 # mypy: disable-error-code="no-untyped-call, misc, call-arg, assignment"
-# mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from streamk.compiling import ENTRY, INNER
 
-NONE, FLOAT, INT, MISSING, TEXT, TRUE, FALSE = range(7)  # what a cell is; NONE: left to Python
+FLOAT, MISSING, TEXT = range(3)  # what a cell is
 _LEAST, _MOST = -27, 55  # powers of ten between which a product that is cut off decides
 _DIGITS = 19  # that always fit into 64 bits
 
@@ -104,7 +103,7 @@ def nearest(whole, q):
 
 @njit(**INNER)
 def short(data, start, stop, point):
-    """Return where a short plain decimal ends, its value, digits before the point, and whether it has one.
+    """Return where a short plain decimal ends, and its value.
 
     It is what most numbers are: perhaps a minus, at most 15 digits, perhaps a point among them. With no digit
     before or after the point, or with more, it ends at the start.
@@ -124,19 +123,18 @@ def short(data, start, stop, point):
             at += 1
         after = at - first - before - 1
     if before == 0 or before + after > 15 or (pointed and after == 0):
-        return start, 0.0, before, pointed
+        return start, 0.0
     value = np.float64(whole)
     if after:
         value /= _TENS[after]
-    return at, (-value if negative else value), before, pointed
+    return at, (-value if negative else value)
 
 
 @njit(**INNER)
 def number(data, start, stop, point):  # noqa: PLR0912  # one compiled loop
-    """Return what a decimal between two bytes is, and its value.
+    """Return whether a decimal between two bytes has a known value, and that value.
 
-    It is INT without point and exponent, FLOAT with, and NONE if it is anything but a sign, digits with one
-    point among or around them, and an exponent.
+    A decimal is a sign, digits with one point among or around them, and an exponent.
     """
     at, negative = start, False
     if at < stop and (data[at] == 45 or data[at] == 43):
@@ -150,7 +148,7 @@ def number(data, start, stop, point):  # noqa: PLR0912  # one compiled loop
             if digits or byte != 48:
                 digits += 1
             if digits > _DIGITS:
-                return NONE, 0.0
+                return False, 0.0
             whole = whole * np.uint64(10) + np.uint64(byte - 48)
             if not plain:
                 after += 1
@@ -160,36 +158,36 @@ def number(data, start, stop, point):  # noqa: PLR0912  # one compiled loop
             break
         at += 1
     if not seen:
-        return NONE, 0.0
+        return False, 0.0
     power = 0
     if at < stop:
         if data[at] != 101 and data[at] != 69:
-            return NONE, 0.0
+            return False, 0.0
         at += 1
         plain, down = False, False
         if at < stop and (data[at] == 45 or data[at] == 43):
             down = data[at] == 45
             at += 1
         if at == stop or stop - at > 4:
-            return NONE, 0.0
+            return False, 0.0
         while at < stop:
             if data[at] < 48 or data[at] > 57:
-                return NONE, 0.0
+                return False, 0.0
             power = power * 10 + np.int64(data[at] - 48)
             at += 1
         if down:
             power = -power
     settled, value = nearest(whole, power - after)
     if not settled or (plain and whole >= np.uint64(1 << 53)):
-        return NONE, 0.0  # so large an integer is not a double
-    return (INT if plain else FLOAT), (-value if negative else value)
+        return False, 0.0  # so large an integer is not a double
+    return True, (-value if negative else value)
 
 
-COMMA, POINT, QUOTE = 44, 46, 34
+POINT, QUOTE = 46, 34
 _LINE, _RETURN = 10, 13
 
 
-class Cells(NamedTuple):
+class CsvCells(NamedTuple):
     """Rows of cells: where each is in the bytes, what it is, and its number."""
 
     starts: NDArray[np.int32]
@@ -203,12 +201,12 @@ class Cells(NamedTuple):
     counts: NDArray[np.int64]  # values of a row of CSV; -1 if a quote closes, and is not the end of its value
 
 
-def room(rows: int, columns: int) -> Cells:
+def room(rows: int, columns: int) -> CsvCells:
     """Return cells to be filled."""
     shape = (rows, columns)
     starts, stops = np.empty(shape, np.int32), np.empty(shape, np.int32)
     kinds, values = np.empty(shape, np.uint8), np.empty(shape)
-    return Cells(
+    return CsvCells(
         starts, stops, kinds, values, np.empty(rows, np.bool_), *(np.empty(rows, np.int64) for _ in range(4))
     )
 
@@ -246,7 +244,7 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
                     closed = closed and (data[at + 1] == _LINE or data[at + 1] == _RETURN)
             value, found = 0.0, False
             if column < columns and not quoted:
-                at, value, _, _ = short(data, at, size, sign)
+                at, value = short(data, at, size, sign)
                 found = at > start and at < size and (data[at] == delimiter or data[at] <= _RETURN)
             while at < size and data[at] != delimiter and data[at] != _LINE:
                 found = found and data[at] == _RETURN
@@ -266,8 +264,8 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
                 elif start == stop:
                     kinds[row, column] = MISSING
                 else:
-                    kind, values[row, column] = number(data, start, stop, point)
-                    kinds[row, column] = FLOAT if kind != NONE else TEXT
+                    known, values[row, column] = number(data, start, stop, point)
+                    kinds[row, column] = FLOAT if known else TEXT
             column += 1
             at += 1
         at = min(at, size)
@@ -280,113 +278,3 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
         ends[row] = at
         row += 1
     return row, at
-
-
-@njit(**INNER)
-def _space(data, at, stop):
-    while at < stop and (data[at] == 32 or data[at] == 9):
-        at += 1
-    return at
-
-
-@njit(**INNER)
-def _is(data, at, stop, word):
-    """Return whether these bytes are here."""
-    if stop - at < len(word):
-        return False
-    for k in range(len(word)):  # noqa: SIM110  # compiled
-        if data[at + k] != word[k]:
-            return False
-    return True
-
-
-_TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
-
-
-@njit(**INNER)
-def _value(data, at, stop):  # noqa: PLR0912  # one compiled loop
-    """Return what a JSON value is, its number, where its content begins and stops, and what is after it."""
-    if at < stop and data[at] == QUOTE:
-        end = at + 1
-        while end < stop and data[end] != QUOTE:
-            if data[end] == 92 or data[end] < 32:  # escaped, or not allowed
-                return NONE, 0.0, at, at, at
-            end += 1
-        return (TEXT if end < stop else NONE), 0.0, at + 1, end, end + 1
-    end, quick, digits, pointed = short(data, at, stop, POINT)
-    minus = at < stop and data[at] == 45
-    if end > at and (digits == 1 or data[at + minus] != 48):
-        after = data[end] if end < stop else 32
-        if after == COMMA or after == 125 or after <= 32:
-            return (FLOAT if pointed else INT), quick, at, end, end
-    for kind, word in ((TRUE, _TRUE), (FALSE, _FALSE), (MISSING, _NULL)):
-        if _is(data, at, stop, word):
-            return kind, 0.0, at, at + len(word), at + len(word)
-    end = at
-    while end < stop and data[end] > 32 and data[end] != COMMA and data[end] != 125:
-        end += 1
-    first = at + 1 if at < end and data[at] == 45 else at
-    # what JSON has no such way to write: +1, 01, .5, 5. and 5.e1; and -0, which is an integer
-    if first == end or not 48 <= data[first] <= 57:
-        return NONE, 0.0, at, end, end
-    if data[first] == 48 and first + 1 < end and 48 <= data[first + 1] <= 57:
-        return NONE, 0.0, at, end, end
-    for k in range(first, end):
-        if data[k] == POINT and (k + 1 == end or not 48 <= data[k + 1] <= 57):
-            return NONE, 0.0, at, end, end
-    kind, value = number(data, at, end, POINT)
-    if kind == INT and value == 0.0 and first != at:
-        return NONE, 0.0, at, end, end
-    return kind, value, at, end, end
-
-
-@njit(**ENTRY, nogil=True)
-def json_cells(data, at, last, names, bounds, out):
-    """Fill in JSON lines, as :func:`csv_cells`; plain are objects with these names in this order.
-
-    Names are as they are written, with their quotes; name ``k`` lies between ``bounds[k]`` and the next.
-    """
-    starts, stops, kinds, values, plain, begins, ends, lines, _ = out
-    most, columns, size, row = len(plain), starts.shape[1], len(data), 0
-    blank = False
-    while row < most and at < size:
-        begin = at
-        at = _space(data, begin, size)
-        fine = at < size and data[at] == 123 and columns > 0
-        at = _space(data, at + 1, size)
-        for k in range(columns):
-            if not fine:
-                break
-            name = names[bounds[k] : bounds[k + 1]]
-            fine = _is(data, at, size, name)
-            at = _space(data, at + len(name), size)
-            fine = fine and at < size and data[at] == 58
-            at = _space(data, at + 1, size)
-            if not fine:
-                break
-            kind, values[row, k], starts[row, k], stops[row, k], at = _value(data, at, size)
-            kinds[row, k] = kind
-            at = _space(data, at, size)
-            fine = kind != NONE and at < size and data[at] == (COMMA if k + 1 < columns else 125)
-            at = _space(data, at + 1, size)
-        # a line that is plain has been read up to its end; nothing above goes beyond one
-        if fine and at < size and data[at] == _RETURN:
-            at += 1
-        fine = fine and (at >= size or data[at] == _LINE)
-        if not fine:
-            at, blank = begin, True
-            while at < size and data[at] != _LINE:
-                blank = blank and (data[at] == 32 or 9 <= data[at] <= 13)
-                at += 1
-        if at >= size and not last:
-            return row, begin
-        plain[row], begins[row], ends[row] = fine, begin, min(at + 1, size)
-        lines[row] = 1 if fine or not blank else -1  # a blank line is no record
-        at = ends[row]
-        row += 1
-    return row, at
-
-
-def names_of(names: list[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return names as they are written, one after the other, and the bounds between them."""
-    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([0, *map(len, names)])

@@ -1,24 +1,21 @@
-"""Batches from cells, column by column; the events are those that the decoder returns for each line."""
+"""Batches from cells of CSV, by columns; the events are those that the decoder returns for each line."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.events.batches import Batch, BatchBuilder
+from connectors.events.batches import BatchBuilder, RecordBatch
 from connectors.events.decoding import Decoder, Event, is_total
 from connectors.events.names import as_written
 from connectors.events.schema import DATETIME, MISFIT, NUMBER, words_of
 from connectors.events.values import Fields
-from connectors.formats.cells import FALSE, FLOAT, INT, MISSING, TEXT, TRUE, Cells
+from connectors.formats.cells import FLOAT, MISSING, TEXT, CsvCells
 
 _KEPT, _LONGEST = 1 << 15, 64  # strings whose values are cached, and their length
-_WORDS = {TRUE: True, FALSE: False}
 
 
 class _Memory(dict[bytes, Any]):
@@ -41,15 +38,13 @@ class _Column(NamedTuple):
     """A column that is an input: its place, and how it is read.
 
     ``strings`` reads the bytes of a cell. ``numbers`` says whether what compiled code found to be a number is
-    the value. ``typed`` reads a value of JSON, None where it stays as it is. ``words`` are the names of the
-    inputs of a text.
+    the value. ``words`` are the names of the inputs of a text.
     """
 
     place: int
     name: str
     strings: _Memory
     numbers: bool
-    typed: Callable[[Any], Any] | None
     words: list[str] | None
 
 
@@ -57,10 +52,9 @@ class _PlainRows(NamedTuple):
     """Rows whose cells compiled code has found, and what these are."""
 
     data: bytes
-    cells: Cells
+    cells: CsvCells
     rows: NDArray[np.int64]
     kinds: NDArray[np.uint8]
-    csv: bool
 
     def text(self, k: int, j: int) -> str:
         """Return the string of a cell."""
@@ -78,23 +72,14 @@ class _PlainRows(NamedTuple):
 
     def values(self, j: int, read: _Memory) -> list[Any]:
         """Return the values of a column whose numbers are numbers."""
-        kind = self.kinds[:, j]
         values: list[Any] = self.cells.values[self.rows, j].tolist()
-        if (kind == FLOAT).all():
-            return values
-        if (kind == INT).all():
-            return list(map(int, values))
-        others = np.flatnonzero(kind != FLOAT)
-        if len(others) == len(values) and (self.csv or (kind == TEXT).all()):
+        others = np.flatnonzero(self.kinds[:, j] != FLOAT)
+        if len(others) == len(values):
             return self.strings(j, read)
-        data, (starts, stops) = self.data, self._places(j)
-        for k in others.tolist():
-            if self.csv or kind[k] == TEXT:
+        if len(others):
+            data, (starts, stops) = self.data, self._places(j)
+            for k in others.tolist():
                 values[k] = read[data[starts[k] : stops[k]]]
-            elif kind[k] == INT:
-                values[k] = int(values[k])
-            else:
-                values[k] = _WORDS.get(int(kind[k]))
         return values
 
 
@@ -111,10 +96,10 @@ class Assembler:
 
     def __init__(self, decode: Decoder, names: Sequence[str] | None) -> None:
         format = decode.format
-        self._decode, self._csv, self._time = decode, decode.form == "csv", format.time
+        self._decode, self._time = decode, format.time
         self._absent, self._none = decode.absent, decode.absent_numbers
         heading = as_written(format.columns or ())
-        self._header = (format.delimiter or ",").join(heading).encode() if self._csv else b""
+        self._header = (format.delimiter or ",").join(heading).encode()
         first = format.types.get(format.columns[0] if format.columns else "", "").partition(":")[0]
         self._first_counts = first in (NUMBER, DATETIME)  # a word there is no value
         names = list(names or [])
@@ -122,27 +107,30 @@ class Assembler:
         self._target = place.get(format.target or "", -1) if format.target is not None else -1
         self._moment = place.get(format.time or "", -1) if format.time else -1
         self._known = bool(names) and (self._target >= 0 or format.target not in format.required)
-        plain = _Memory(str)
         gone = {format.target, format.time}
         taken = [name for name in place if name not in gone and decode.takes(name)]
-        self._inputs = [self._input(place[name], name, plain) for name in taken]
+        self._inputs = [self._input(place[name], name) for name in taken]
         self._features = [column.name for column in self._inputs]
         self._taken = [column.place for column in self._inputs]
         self._every = self._taken == list(range(len(names)))
         self._all_numbers = all(column.numbers for column in self._inputs)
-        self._labels = _Memory(decode.read_target) if self._csv else plain
-        self._moments = _Memory(decode.reader(format.time)) if self._csv and format.time else plain
+        self._labels = _Memory(decode.read_target)
+        self._moments = _Memory(decode.reader(format.time) if format.time else str)
 
-    def _input(self, j: int, name: str, plain: _Memory) -> _Column:
+    def _input(self, j: int, name: str) -> _Column:
         decode, words = self._decode, self._decode.text_names(name)
         kind = decode.format.types.get(name, "").partition(":")[0]
         numbers = (kind in ("", NUMBER)) and name not in decode.verbatim and words is None
-        strings = _Memory(decode.reader(name)) if self._csv else plain
-        return _Column(j, name, strings, numbers, None if self._csv else decode.typed(name), words)
+        return _Column(j, name, _Memory(decode.reader(name)), numbers, words)
 
     def batch(
-        self, data: bytes, cells: Cells, count: int, lines: NDArray[np.int64], place: Callable[[int], object]
-    ) -> Batch:
+        self,
+        data: bytes,
+        cells: CsvCells,
+        count: int,
+        lines: NDArray[np.int64],
+        place: Callable[[int], object],
+    ) -> RecordBatch:
         """Return the batch of the first rows of cells; ``lines`` are theirs, and ``place`` names one."""
         begins, ends = cells.begins[:count], cells.ends[:count]
         plain = cells.plain[:count].copy()
@@ -151,7 +139,7 @@ class Assembler:
             plain[:] = False
         for row in self._headers(data, begins, int(ends[-1])):
             plain[row] = False
-        if self._csv and plain.any():
+        if plain.any():
             plain &= ~self._perhaps_totals(data, cells, count)
         rows = np.flatnonzero(plain & real)
         others: dict[int, Event | str] = {}
@@ -187,7 +175,7 @@ class Assembler:
             yield int(np.searchsorted(begins, at, "right")) - 1
             at += len(self._header)
 
-    def _perhaps_totals(self, data: bytes, cells: Cells, count: int) -> NDArray[np.bool_]:
+    def _perhaps_totals(self, data: bytes, cells: CsvCells, count: int) -> NDArray[np.bool_]:
         """Return which plain rows may be totals, by their first value (:meth:`Decoder.total_in`)."""
         kinds = cells.kinds[:count]
         words = (kinds[:, 0] == TEXT) if self._first_counts else np.zeros(count, bool)
@@ -208,14 +196,14 @@ class Assembler:
             words[row] = is_total(data[begin:stop].decode("utf-8", "replace"))
         return words
 
-    def _columns(self, data: bytes, cells: Cells, rows: NDArray[np.int64]) -> Batch:
+    def _columns(self, data: bytes, cells: CsvCells, rows: NDArray[np.int64]) -> RecordBatch:
         """Return the batch of rows that are plain."""
         if not len(rows):
-            return Batch([], [], [], None if self._time is None else [])
-        taken, plain = self._taken, _PlainRows(data, cells, rows, cells.kinds[rows], self._csv)
+            return RecordBatch([], [], [], None if self._time is None else [])
+        taken, plain = self._taken, _PlainRows(data, cells, rows, cells.kinds[rows])
         kinds = plain.kinds
         inner = kinds[:, taken]
-        numbers = self._all_numbers and bool(((inner == FLOAT) | (inner == INT)).all())
+        numbers = self._all_numbers and bool((inner == FLOAT).all())
         if numbers and self._none:
             numbers = not np.isin(cells.values[rows[:, None], taken], self._none).any()
         matrix = None
@@ -238,21 +226,19 @@ class Assembler:
             return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
         j = self._target
-        counted = j >= 0 and bool(((kinds[:, j] == FLOAT) | (kinds[:, j] == INT)).all())
+        counted = j >= 0 and bool((kinds[:, j] == FLOAT).all())
         if counted and self._none:
             counted = not np.isin(cells.values[rows, j], self._none).any()
 
         def targets() -> list[Any]:
             if j < 0:
                 return [None] * len(rows)
-            if self._csv:
-                return plain.strings(j, self._labels)
-            return list(map(self._decode.read_target, plain.values(j, self._labels)))
+            return plain.strings(j, self._labels)
 
         times = None
         if self._time is not None:
             times = plain.values(self._moment, self._moments) if self._moment >= 0 else [None] * len(rows)
-        return Batch(
+        return RecordBatch(
             [],
             targets,
             events if numbers else events(),
@@ -264,15 +250,12 @@ class Assembler:
 
     def _column(self, plain: _PlainRows, column: _Column) -> list[Any]:
         """Return the values of a column that is an input; misfits are counted, and missing."""
-        if self._csv and not column.numbers:
+        if not column.numbers:
             values = plain.strings(column.place, column.strings)
         else:
             values = plain.values(column.place, column.strings)
             if self._decode.drops_values and column.name not in self._decode.verbatim:
                 values = [None if self._decode.is_no_value(value) else value for value in values]
-            if column.typed is not None:
-                read = column.typed
-                values = [None if value is None else read(value) for value in values]
         if MISFIT in values:
             example = plain.text(next(k for k, value in enumerate(values) if value is MISFIT), column.place)
             self._decode.note_misfit(column.name, example, values.count(MISFIT))
@@ -286,7 +269,7 @@ def _of_words(strings: Sequence[Any], count: int) -> list[list[float]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _has_unlabelled(batch: Batch) -> bool:
+def _has_unlabelled(batch: RecordBatch) -> bool:
     """Return whether an event has no target."""
     return batch.numbers is None and None in batch.targets
 
@@ -300,25 +283,3 @@ def _is_utf8(data: bytes, begin: int, end: int) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def written(line: bytes) -> tuple[list[str], list[bytes]] | None:
-    """Return the names in a line of JSON, and how they are written; None if it is no object with fields.
-
-    >>> written(b'{"a": 1, "b": {"a": 2}}')
-    (['a', 'b'], [b'"a"', b'"b"'])
-    """
-    try:
-        fields = msgspec.json.decode(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(fields, dict) or not fields:
-        return None
-    names = list(fields)
-    try:
-        raw = [msgspec.json.encode(name) for name in names]
-    except ValueError:
-        return None
-    if not all(name in line for name in raw):
-        raw = [json.dumps(name).encode() for name in names]
-    return names, raw

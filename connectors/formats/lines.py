@@ -11,19 +11,19 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from connectors.contract.records import Raw
-from connectors.events.batches import BYTES, ROWS, Batch
+from connectors.events.batches import BYTES, ROWS, BatchBuilder, RecordBatch
 from connectors.events.decoding import Decoder, EventFormat, Location
 from connectors.events.names import numbered
 from connectors.events.schema import LOOK
 from connectors.events.values import Fields
-from connectors.formats.cells import POINT, Cells, csv_cells, json_cells, names_of, room
-from connectors.formats.columns import Assembler, written
+from connectors.formats.cells import POINT, CsvCells, csv_cells, room
+from connectors.formats.columns import Assembler
 from connectors.formats.dialect import Dialect, check_header, header_row, rows_of, sniff
 from connectors.formats.open_file import DAMAGE, WINDOWS, DamagedError, OpenFile, StoppedError, cut_short
 
@@ -41,11 +41,11 @@ _CELLS = 1 << 20  # of a batch
 _MOST_LOOKED_AT = 1 << 20  # bytes
 
 
-class Frame(NamedTuple):
+class RecordSpan(NamedTuple):
     """Consecutive records in the bytes of a buffer; ``reason`` says why the only one of them is broken."""
 
     rows: int
-    cells: Cells
+    cells: CsvCells
     lines: NDArray[np.int64]  # the last line of each
     reason: str = ""
 
@@ -116,21 +116,14 @@ class Lines:
             dialect = Dialect(format.delimiter or dialect.delimiter, format.decimal or dialect.decimal)
         self.format, self.dialect, self._point = format, dialect, ord(dialect.decimal)
         self.decoder: Decoder = format.decoder(self.form, self.columns, dialect.delimiter, dialect.decimal)
-        # a path into objects, and a delimiter that is not one byte, are not for compiled code
-        dotted = any("." in name for name in (*format.roles, *format.ignore, *format.types))
+        # names of inputs, and a delimiter that is not one byte, are not for compiled code
         plain = not (isinstance(format.features, Mapping) or format.key or format.weight)
-        self._slowly = not plain or (not self._csv and dotted) or len(dialect.delimiter.encode()) != 1
-        self._between = dialect.delimiter.encode()[0]
-        self._made: Assembler | None = None
-        self._shape: tuple[Any, Any] = names_of([])
-        self._width = 0
+        between = dialect.delimiter.encode()
+        self._between, self._width = between[0], 0
         if self._csv:
-            self._assemble(list(format.columns or self.columns or ()))
-
-    def _assemble(self, names: list[str] | None) -> None:
-        known = None if self._slowly else names
-        self._width = len(known or [])
-        self._made = Assembler(self.decoder, known)
+            names = list(format.columns or self.columns or ()) if plain and len(between) == 1 else []
+            self._width = len(names)
+            self._assembler = Assembler(self.decoder, names)
 
     def _header(self, format: EventFormat, before: str | None) -> Dialect:
         """Read the names of the columns; return the dialect of the file."""
@@ -178,10 +171,7 @@ class Lines:
         last, at, found, seen = len(data) == len(self._data), 0, list[Fields](), 0
         while seen < LOOK:
             cells = room(LOOK - seen, 0)
-            if self._csv:
-                count, _ = csv_cells(data, at, last, self._between, self._point, tuple(cells))
-            else:
-                count, _ = json_cells(data, at, last, *names_of([]), tuple(cells))
+            count, _ = self._cells(data, at, last, cells)
             whole = count if (broken := self._not_whole(count, cells)) is None else broken
             for begin, end, lines in zip(
                 cells.begins[:whole], cells.ends[:whole], cells.lines[:whole], strict=True
@@ -195,7 +185,7 @@ class Lines:
             at = self._data.find(b"\n", cells.begins[broken]) + 1
         return found
 
-    def frame(self, most: int = ROWS, assemble: bool = True) -> Frame | None:
+    def frame(self, most: int = ROWS, assemble: bool = True) -> RecordSpan | None:
         """Return the next records; None at the end, or where the last one may still grow.
 
         Parameters
@@ -232,7 +222,7 @@ class Lines:
             else:
                 return None
 
-    def _frame(self, count: int, after: int, cells: Cells) -> Frame:
+    def _frame(self, count: int, after: int, cells: CsvCells) -> RecordSpan:
         lines = self.line + np.cumsum(np.abs(cells.lines[:count]))
         for k in np.flatnonzero(cells.lines[:count] > _MANY_LINES):
             number = int(cells.lines[k])
@@ -240,9 +230,9 @@ class Lines:
             self.notes.append(f"{self._file.name}: {note}; a quote may have opened it that is none")
         self.position += after - self._at
         self._at, self.line = after, int(lines[-1])
-        return Frame(count, cells, lines)
+        return RecordSpan(count, cells, lines)
 
-    def _not_whole(self, count: int, cells: Cells) -> int | None:
+    def _not_whole(self, count: int, cells: CsvCells) -> int | None:
         """Return the first row that has several lines, and not as many cells as there are columns."""
         if not self._csv:
             return None
@@ -267,25 +257,32 @@ class Lines:
         """Read by this encoding a log that grows: one of a byte a letter, or UTF-8."""
         self._utf8 = _from_windows if self._growing and _is_windows(encoding) else bytes
 
-    def _first_line(self, reason: str) -> Frame:
+    def _first_line(self, reason: str) -> RecordSpan:
         """Return the current line as a broken record."""
         end = self._data.find(b"\n", self._at) + 1 or len(self._data)
         cells = room(1, 0)
         cells.begins[0], cells.ends[0], cells.lines[0], cells.plain[0] = self._at, end, 1, False
         return self._frame(1, end, cells)._replace(reason=reason)
 
-    def _scan(self, last: bool, most: int, assemble: bool) -> tuple[int, int, Cells]:
-        data, at = self._data, self._at
-        if assemble and (self._made is None or (not self._csv and self._width == 0 and not self._slowly)):
-            found = None if self._slowly else written(data[at : data.find(b"\n", at) + 1 or len(data)])
-            self._assemble(found and found[0])
-            self._shape = names_of(found[1] if found else [])
+    def _scan(self, last: bool, most: int, assemble: bool) -> tuple[int, int, CsvCells]:
         width = self._width if assemble else 0
         cells = room(max(1, min(most, _CELLS // max(width, 1))), width)
-        seen = np.frombuffer(data, np.uint8)
+        return *self._cells(np.frombuffer(self._data, np.uint8), self._at, last, cells), cells
+
+    def _cells(self, data: NDArray[np.uint8], at: int, last: bool, cells: CsvCells) -> tuple[int, int]:
+        """Fill in the records from a byte on; return how many, and where the next begins."""
         if self._csv:
-            return *csv_cells(seen, at, last, self._between, self._point, tuple(cells)), cells
-        return *json_cells(seen, at, last, *(self._shape if width else names_of([])), tuple(cells)), cells
+            found: tuple[int, int] = csv_cells(data, at, last, self._between, self._point, tuple(cells))
+            return found
+        row, text = 0, self._data[: len(data)]
+        while row < len(cells.plain) and at < len(text):
+            end = text.find(b"\n", at) + 1 or (len(text) if last else 0)
+            if not end:
+                break
+            cells.begins[row], cells.ends[row], cells.plain[row] = at, end, False
+            cells.lines[row] = -1 if text[at:end].isspace() else 1  # a blank line is no record
+            row, at = row + 1, end
+        return row, at
 
     def records(self, most: int) -> list[Raw]:
         """Return the next records as bytes, at most so many; none at the end.
@@ -312,25 +309,37 @@ class Lines:
 
     # ---- batches
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield batches."""
         while (frame := self.frame()) is not None:
             yield self._without(frame) if frame.reason else self._batch(frame)
         if self.cut:
-            yield Batch.cut_off(self._file.name, cut_short(f"line {self.line}", self.cut))
+            yield RecordBatch.cut_off(self._file.name, cut_short(f"line {self.line}", self.cut))
 
-    def _batch(self, frame: Frame) -> Batch:
-        assert self._made is not None
-        batch = self._made.batch(self._data, frame.cells, frame.rows, frame.lines, self._place)
+    def _batch(self, frame: RecordSpan) -> RecordBatch:
+        batch = self._from_cells(frame) if self._csv else self._from_lines(frame)
         base = self.position - self._at
         batch.ends = base + frame.cells.ends[: frame.rows][frame.cells.lines[: frame.rows] > 0]
-        if not self._csv and not frame.cells.plain[: frame.rows].any():
-            self._width = 0  # other names from here on, perhaps
         return batch
 
-    def _without(self, frame: Frame) -> Batch:
+    def _from_cells(self, frame: RecordSpan) -> RecordBatch:
+        return self._assembler.batch(self._data, frame.cells, frame.rows, frame.lines, self._place)
+
+    def _from_lines(self, frame: RecordSpan) -> RecordBatch:
+        """Return the batch of lines of JSON, decoded together if they can be."""
+        cells, count = frame.cells, frame.rows
+        real = cells.lines[:count] > 0
+        spans = zip(cells.begins[:count][real].tolist(), cells.ends[:count][real].tolist(), strict=True)
+        builder = BatchBuilder.of(self.format, self._place)
+        values = [self._value(begin, end) for begin, end in spans]
+        builder.decode(self.decoder, frame.lines[:count][real].tolist(), values)
+        batch = builder.batch()
+        batch.size = int(cells.ends[count - 1] - cells.begins[0])
+        return batch
+
+    def _without(self, frame: RecordSpan) -> RecordBatch:
         """Return a batch of nothing but a broken record."""
-        batch = Batch([], [], [])
+        batch = RecordBatch([], [], [])
         batch.broken.note(self._place(self.line), frame.reason)
         batch.ends = np.array([self.position])
         return batch

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
 
 from connectors.contract.records import Raw
-from connectors.events.batches import BYTES, ROWS, Batch, BatchBuilder
+from connectors.events.batches import BYTES, ROWS, BatchBuilder, RecordBatch
 from connectors.events.decoding import EventFormat, Location
 from connectors.events.schema import LOOK
 from connectors.events.values import Fields
@@ -141,25 +142,22 @@ class MessagePackRecords:
             return ""
         return "it is no MessagePack" if self._none else "the last record is not whole"
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield batches."""
         while ends := self._next(ROWS):
             yield self._batch(ends)
         if why := self._why_cut():
             if self._error:
-                yield Batch.cut_off(self._file.name, cut_short(f"record {self.line}", self._error))
+                yield RecordBatch.cut_off(self._file.name, cut_short(f"record {self.line}", self._error))
             else:
                 place = f"{self._file.name}, after record {self.line}"
-                yield Batch.cut_off(place, f"from here on nothing can be read: {why}")
+                yield RecordBatch.cut_off(place, f"from here on nothing can be read: {why}")
 
-    def _batch(self, ends: list[int]) -> Batch:
+    def _batch(self, ends: list[int]) -> RecordBatch:
         builder, starts = BatchBuilder.of(self.format, self._place), [self._at, *ends]
-        for ordinal, end in enumerate(ends):
-            self.line += 1
-            try:
-                builder.add(ordinal, self.line, self.decoder(self._data[starts[ordinal] : end]))
-            except ValueError as error:
-                builder.add(ordinal, self.line, str(error))
+        values = [self._data[start:end] for start, end in pairwise(starts)]
+        builder.decode(self.decoder, range(self.line + 1, self.line + 1 + len(ends)), values)
+        self.line += len(ends)
         batch = builder.batch()
         batch.size = ends[-1] - self._at
         batch.ends = [self.position + end - self._at for end in ends]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from connectors.events.batches import ROWS, Batch, BatchBuilder
+from connectors.events.batches import ROWS, BatchBuilder, RecordBatch
 from connectors.events.decoding import EventFormat, Location
 from connectors.events.names import numbered
 from connectors.events.schema import LOOK, NUMBER, flat
@@ -99,7 +99,7 @@ class ParquetRecords:
             whole = RecordBatch.from_arrays(part.columns, names=self._every)
             yield whole if names is None else whole.select(names)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield batches."""
         for group, (start, end) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
             if end <= self.position:
@@ -112,9 +112,9 @@ class ParquetRecords:
                         yield self._batch(part.slice(skipped))
             except (self._broken, OSError) as error:
                 self.position = self.line = end
-                yield Batch.cut_off(f"{self._file.name}, row group {group}", f"cannot be read: {error}")
+                yield RecordBatch.cut_off(f"{self._file.name}, row group {group}", f"cannot be read: {error}")
 
-    def _batch(self, part: Any) -> Batch:
+    def _batch(self, part: Any) -> RecordBatch:
         first, self.position = self.position + 1, self.position + part.num_rows
         self.line = self.position
         batch = self._of_numbers(part, first) if self._plain else None
@@ -123,7 +123,7 @@ class ParquetRecords:
         batch.size, batch.ends = part.nbytes, range(first, self.position + 1)
         return batch
 
-    def _of_numbers(self, part: Any, first: int) -> Batch | None:
+    def _of_numbers(self, part: Any, first: int) -> RecordBatch | None:
         """Return a batch whose inputs are all numbers, None if some are not."""
         import pyarrow as pa
 
@@ -148,12 +148,12 @@ class ParquetRecords:
         if self.format.labelled and None in labels:
             return None
         lines: Sequence[int] = range(first, first + part.num_rows)
-        batch = Batch(lines, labels, features.to_pylist, None, features.schema.names, matrix)
+        batch = RecordBatch(lines, labels, features.to_pylist, None, features.schema.names, matrix)
         if all(type(y) in (int, float) for y in labels):
             batch.numbers = np.array(labels, dtype=np.float64)
         return batch
 
-    def _one_by_one(self, lines: Sequence[int], rows: list[Fields]) -> Batch:
+    def _one_by_one(self, lines: Sequence[int], rows: list[Fields]) -> RecordBatch:
         builder = BatchBuilder.of(self.format, lambda line: Location(self._file.name, line, "row"))
         for ordinal, (line, row) in enumerate(zip(lines, rows, strict=True)):
             try:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from connectors.events.batches import Batch
+from connectors.events.batches import RecordBatch
 from connectors.events.decoding import Decoder, EventFormat
 from connectors.events.names import suggestion
 from connectors.events.schema import (
@@ -18,8 +18,8 @@ from connectors.events.schema import (
     NO_INPUT,
     NUMBER,
     TEXT,
-    Column,
-    Columns,
+    ColumnProfile,
+    ColumnProfiles,
     describe,
 )
 from connectors.events.values import Fields
@@ -68,7 +68,7 @@ class Records(Protocol):
     def first(self) -> list[Fields]:
         """Return the first records, as many as types are inferred from, without types; none is consumed."""
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield batches."""
 
     def seek(self, position: int, line: int = 0) -> None:
@@ -100,7 +100,7 @@ def records_of(file: OpenFile, format: EventFormat, before: str | None = None) -
         raise ValueError(f"{file.name}: {error}") from None
 
 
-def columns_of(records: Records) -> Columns:
+def columns_of(records: Records) -> ColumnProfiles:
     """Return what the first records of a file say of each of its fields, the target last."""
     format, first = records.format, records.first()
     decimal = records.decoder.format.decimal or "."
@@ -114,10 +114,10 @@ def columns_of(records: Records) -> Columns:
     columns = [
         describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order
     ]
-    return Columns(columns, [*_none(columns), *_codes(values, first), *_repeated(first)])
+    return ColumnProfiles(columns, [*_none(columns), *_codes(values, first), *_repeated(first)])
 
 
-def _none(columns: Sequence[Column]) -> list[str]:
+def _none(columns: Sequence[ColumnProfile]) -> list[str]:
     """Return a sentence for each number that may stand for no value."""
     found: dict[float, list[str]] = {}
     for column in columns:
@@ -152,7 +152,7 @@ def _repeated(first: Sequence[Fields]) -> list[str]:
     return [f"{what}; such a record is predicted just after it was learned"]
 
 
-def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
+def types_of(columns: Sequence[ColumnProfile], format: EventFormat) -> dict[str, str]:
     """Return the inferred types of columns: those of inputs, and number for the target if it is one."""
     gone = {*format.roles, *format.verbatim, *format.ignore}
     found = {column.name: column.type for column in columns if column.type and column.name not in gone}
@@ -167,11 +167,11 @@ def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
     return {name: kind for name, kind in found.items() if name not in format.types}
 
 
-def _has_unit(column: Column) -> bool:
+def _has_unit(column: ColumnProfile) -> bool:
     return column.type.startswith(f"{NUMBER}:")
 
 
-def _is_nothing(column: Column) -> bool:
+def _is_nothing(column: ColumnProfile) -> bool:
     """Return whether a column has neither a name nor values, as one after a delimiter at the end of lines."""
     return not column.values and not column.name.strip().lstrip(".0123456789")
 
@@ -183,7 +183,9 @@ def with_inferred_types(records: Records) -> EventFormat:
     return format
 
 
-def missing_fields(columns: Sequence[Column], format: EventFormat, stored: Collection[str] = ()) -> list[str]:
+def missing_fields(
+    columns: Sequence[ColumnProfile], format: EventFormat, stored: Collection[str] = ()
+) -> list[str]:
     """Return a sentence for every field that the settings name and the first records do not have.
 
     ``stored`` are names that a model file gives.
@@ -201,7 +203,7 @@ def _is_there(name: str, known: Sequence[str]) -> bool:
     return name in known or any(column.startswith(f"{name}.") for column in known)
 
 
-def require_inputs(columns: Sequence[Column], format: EventFormat) -> None:
+def require_inputs(columns: Sequence[ColumnProfile], format: EventFormat) -> None:
     """Raise a ValueError if inputs are named, and the first records have none of them."""
     known, named = [column.name for column in columns], format.sources
     if named and known and not any(_is_there(name, known) for name in named):
@@ -211,7 +213,7 @@ def require_inputs(columns: Sequence[Column], format: EventFormat) -> None:
         )
 
 
-def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:
+def noted(columns: Sequence[ColumnProfile], format: EventFormat) -> list[str]:
     """Return sentences about columns that are not read as plain numbers and categories."""
     found: dict[str, list[str]] = {}
     for column in columns:

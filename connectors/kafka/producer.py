@@ -222,7 +222,7 @@ class StandardProducer:
         self._producer._unregister_cleanup()
 
 
-class _Worker:
+class _BoundedCalls:
     """A thread for calls that may never return: they are given up after a while.
 
     kafka-python's transactions wait without a limit. The thread is a daemon: a call that hangs does not keep
@@ -298,7 +298,7 @@ class Transactions:
 
     def __init__(self, make: Callable[[], Producer], look: Callable[[], None] = lambda: None) -> None:
         self._make, self._look, self.producer = make, look, make()
-        self._worker, self._looker, self.open, self._stuck = _Worker(), _Worker(), False, False
+        self._worker, self._looker, self.open, self._stuck = _BoundedCalls(), _BoundedCalls(), False, False
         try:
             self._worker.do(self.producer.open, LONGEST)
         except BaseException:

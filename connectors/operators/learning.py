@@ -56,7 +56,7 @@ _LONGEST = 300  # characters of a reason, which may quote what it refuses
 _EXAMPLE = 60  # characters of a value in a warning
 
 
-class Telemetry(Protocol):
+class LearningTelemetry(Protocol):
     """Follows how a model learns; each of several models has a place.
 
     Attributes
@@ -158,7 +158,7 @@ class SingleLearning:
         self,
         settings: Settings,
         decoder: Decoder,
-        telemetry: Telemetry,
+        telemetry: LearningTelemetry,
         limit: RefusalLimit | None = None,
         place: str = "",
     ) -> None:
@@ -369,7 +369,7 @@ class PartitionedLearning:
         Counts losses, and follows the models.
     """
 
-    def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Settings, decoder: Decoder, telemetry: LearningTelemetry) -> None:
         self._settings, self._decoder, self._telemetry = settings, decoder, telemetry
         self._limit = RefusalLimit(settings.limits, settings.events.target)
         self._models: dict[str, SingleLearning] = {}

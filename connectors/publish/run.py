@@ -32,7 +32,7 @@ class About(TypedDict):
     learns: bool
 
 
-class Row(NamedTuple):
+class PartitionModel(NamedTuple):
     """A partition: up to where its model has learned it, how much, and how large it is; None without one."""
 
     partition: str
@@ -55,7 +55,7 @@ class Merged(NamedTuple):
     model: bytes
     about: About
     version: Version
-    rows: list[Row]
+    rows: list[PartitionModel]
 
 
 def merged(
@@ -92,9 +92,9 @@ def merged(
             model = _leaf(source, name, snapshot, blank)
             version[name] = Place(progress.position, progress.identity)
             size = sum(map(len, snapshot.parts.values()))
-            rows.append(Row(name, progress.position, progress.learned, size))
+            rows.append(PartitionModel(name, progress.position, progress.learned, size))
         else:
-            rows.append(Row(name))
+            rows.append(PartitionModel(name))
         try:
             tree.put(leaf, model)
         except ValueError as error:
@@ -119,7 +119,7 @@ def _leaf(source: TopicSourceSection, name: str, snapshot: Checkpoint, blank: Le
     return learner.to_bytes() if learner.events else None
 
 
-class Target(NamedTuple):
+class Destination(NamedTuple):
     """Where a model is published: in a topic by a name, in a file, or both.
 
     Attributes
@@ -140,14 +140,14 @@ class Target(NamedTuple):
     snapshots: str = ""
 
 
-class Outcome(NamedTuple):
+class Publication(NamedTuple):
     """What was published, and where: of the topic and the file, those that had not this version yet."""
 
     model: Merged
     written: list[str]
 
     @property
-    def missing(self) -> list[Row]:
+    def missing(self) -> list[PartitionModel]:
         """Partitions without a snapshot."""
         return [row for row in self.model.rows if row.position is None]
 
@@ -159,7 +159,7 @@ def target_of(
     path: Path | None,
     force: bool,
     learns: bool = False,
-) -> Target:
+) -> Destination:
     """Return where to publish.
 
     Raises
@@ -174,10 +174,10 @@ def target_of(
         raise Failure(USAGE, "say where to publish: --to TOPIC, -o FILE, or both")
     if to in (settings.snapshots.topic, source.topic):
         raise Failure(USAGE, f"--to {to}: the settings use this topic otherwise; name one of its own")
-    return Target(to, name or source.topic, path, force, learns, settings.snapshots.topic)
+    return Destination(to, name or source.topic, path, force, learns, settings.snapshots.topic)
 
 
-def publish(settings: Settings, target: Target) -> Outcome:
+def publish(settings: Settings, target: Destination) -> Publication:
     """Publish what the newest snapshots have learned together.
 
     Raises
@@ -216,7 +216,7 @@ def publish(settings: Settings, target: Target) -> Outcome:
         if target.path is not None and before.get(str(target.path)) != found.about:
             model_file.write(target.path, *model_file.unpack(found.model, "the merged model"))
             written.append(str(target.path))
-    return Outcome(found, written)
+    return Publication(found, written)
 
 
 def _about(path: Path) -> Mapping[str, object]:

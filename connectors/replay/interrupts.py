@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from connectors.contract.records import Log
-from connectors.events.batches import Batch
+from connectors.events.batches import RecordBatch
 
 
 class Interruptible:
@@ -28,10 +28,10 @@ class Interruptible:
         self._reading = self._ending = False
         self.interrupted, self.error = False, ""
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[RecordBatch]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> RecordBatch:
         if (self.interrupted and not self._ending) or self.error:
             raise StopIteration
         try:

@@ -19,7 +19,7 @@ from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.settings.connector import connector_of
 from connectors.settings.file import load
-from connectors.settings.tables import Learner
+from connectors.settings.tables import LearnerSection
 from streamk.evaluation import DelayByTime
 from streamk.evaluation.label_delay import check_delay
 
@@ -76,7 +76,7 @@ class Reading(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
+def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, LearnerSection]]:
     """Open a log, a topic, or what the settings in a TOML file read; give the learner of the settings too.
 
     Raises
@@ -92,7 +92,7 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
         raise ValueError("--target: name the field to predict")
     if files[0].startswith(_KAFKA):
         with _of_topic(files, how) as log:
-            yield log, Learner()
+            yield log, LearnerSection()
         return
     how.refuse("it is for a topic, of a kafka:// address or a .toml", "start", "end")
     how.refuse("it is for a kafka:// address; the format of a file is detected from its first bytes", "form")
@@ -101,7 +101,7 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
     else:
         log = KeyedLog(list(files), how.joined(labelled=False), how.strict)
     log.learned = how.learned
-    yield log, Learner()
+    yield log, LearnerSection()
 
 
 @contextlib.contextmanager
@@ -127,7 +127,7 @@ def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
+def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, LearnerSection]]:
     file = files[0]
     if len(files) > 1:
         raise ValueError(f"{file}: the settings of a daemon stand alone")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from connectors.events.batches import EXAMPLES, Batch
+from connectors.events.batches import EXAMPLES, RecordBatch
 from connectors.events.decoding import Places, Record, rejected
 from connectors.events.targets import InferredLabels, interpret
 from connectors.events.values import labels_of
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
-from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.chunk import EventChunk
 from streamk.evaluation.contest import CHUNK
 
 
@@ -22,7 +22,7 @@ class MicroBatch(NamedTuple):
     with its last micro-batch, else 0. A replay can be resumed only from there.
     """
 
-    chunk: Chunk
+    chunk: EventChunk
     targets: Sequence[object]
     lines: Sequence[int]
     read: int = 0
@@ -46,7 +46,7 @@ class Refusals:
 
 
 def pieces(
-    batches: Iterable[Batch],
+    batches: Iterable[RecordBatch],
     log: Places,
     run: Replay,
     limit: int | None,
@@ -83,13 +83,15 @@ def pieces(
             return
 
 
-def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> tuple[MicroBatch, str]:
+def _piece(
+    batch: RecordBatch, rows: slice, log: Places, run: Replay, refuse: Refusals
+) -> tuple[MicroBatch, str]:
     """Return some records of a batch with their targets, without records whose target is invalid.
 
     If an invalid target ends the replay, return the records before it, and its error.
     """
     events: Any = lambda: batch.events  # noqa: E731  # made only if needed
-    chunk = Chunk(events, batch.names, batch.matrix)[rows]
+    chunk = EventChunk(events, batch.names, batch.matrix)[rows]
     lines = batch.lines[rows]
     if isinstance(run.late, ByLabels):
         return MicroBatch(chunk, [None] * len(lines), lines), ""
@@ -108,7 +110,7 @@ def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals
                 break
             refuse(str(error))
     xs, targets, kept = zip(*found, strict=True) if found else ((), (), ())
-    return MicroBatch(Chunk(list(xs)), targets, kept), stopped
+    return MicroBatch(EventChunk(list(xs)), targets, kept), stopped
 
 
 def _until_mark(run: Replay) -> int:

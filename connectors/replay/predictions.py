@@ -17,7 +17,7 @@ from streamk.evaluation.metric import decide
 from streamk.evaluation.results import plain_label
 
 
-class PredictionFile:
+class PredictionWriter:
     """A file of predictions: JSON lines, or CSV if its name ends so.
 
     A JSON line has ``event``, ``line``, ``target`` and ``predictions``: for each contender a number, or

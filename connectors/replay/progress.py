@@ -123,7 +123,7 @@ class Replay:
         return 1.0 - mean if self.task == "classification" else mean
 
 
-class Checkpoint:
+class ReplayCheckpoint:
     """A file from which a replay resumes, with the same results as without an interruption.
 
     It is written atomically, twice a second or as often as takes a twentieth of the time, and at the end. It

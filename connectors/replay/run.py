@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.contract.records import Log
-from connectors.events.batches import Batch
+from connectors.events.batches import RecordBatch
 from connectors.events.decoding import Places, Record, rejected
 from connectors.events.learners import DEFAULT
 from connectors.events.targets import InferredLabels, TaskError, check_by, decide_task, interpret
@@ -18,8 +18,8 @@ from connectors.replay.interrupts import Interruptible
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels
 from connectors.replay.micro_batches import MicroBatch, Refusals, pieces
-from connectors.replay.predictions import PredictionFile
-from connectors.replay.progress import Checkpoint, Replay, Scoring
+from connectors.replay.predictions import PredictionWriter
+from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring
 from connectors.replay.specs import contender
 from streamk.arrays import Json
 from streamk.evaluation.contest import RefusedError, Scored
@@ -40,7 +40,7 @@ def replay(
     delay: int | LabelDelay = 0,
     scoring: Scoring = Scoring(),  # noqa: B008  # it never changes
     strict: bool = False,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: ReplayCheckpoint | None = None,
     watch: Watch = lambda replay: None,
     announce: Callable[[str], None] = lambda sentence: None,
 ) -> Replay:
@@ -149,16 +149,16 @@ def _announce(log: Log, announce: Callable[[str], None], start: int = 0) -> int:
     return len(log.notes)
 
 
-def _save(run: Replay, file: PredictionFile | None, checkpoint: Checkpoint | None) -> None:
+def _save(run: Replay, file: PredictionWriter | None, checkpoint: ReplayCheckpoint | None) -> None:
     """Record the length of the predictions file, and write the checkpoint."""
     run.written = 0 if file is None else file.length()
     if checkpoint is not None:
         checkpoint.write(run)
 
 
-def _read_head(reading: Iterator[Batch]) -> list[Batch]:
+def _read_head(reading: Iterator[RecordBatch]) -> list[RecordBatch]:
     """Read the batches that the task is inferred from."""
-    head: list[Batch] = []
+    head: list[RecordBatch] = []
     while sum(map(len, head)) < LOOK and (batch := next(reading, None)) is not None:
         head.append(batch)
     return head
@@ -189,7 +189,7 @@ def _taken(
     log: Log,
     limit: int | None,
     refuse: Refusals,
-    file: PredictionFile | None,
+    file: PredictionWriter | None,
 ) -> Iterator[MicroBatch]:
     """Replay micro-batches, and yield each when its records are counted."""
     for piece in batches:
@@ -223,11 +223,11 @@ def _pair(record: Record, log: Places, task: str) -> tuple[Json, object] | None:
         return None
 
 
-def _listening(run: Replay, path: Path) -> PredictionFile:
+def _listening(run: Replay, path: Path) -> PredictionWriter:
     """Return a file that gets every prediction from now on, after those of before an interruption."""
     names = [*run.names, f"{run.names[0]} (frozen)"]
     contest, classes = run.contest, run.task == "classification"
-    file = PredictionFile(path, names, classes, contest.bounded, contest.by, run.written)
+    file = PredictionWriter(path, names, classes, contest.bounded, contest.by, run.written)
 
     def listen(scored: Scored) -> None:
         if scored.keys is not None:
@@ -238,7 +238,9 @@ def _listening(run: Replay, path: Path) -> PredictionFile:
     return file
 
 
-def _take(run: Replay, piece: MicroBatch, log: Places, refuse: Refusals, file: PredictionFile | None) -> None:
+def _take(
+    run: Replay, piece: MicroBatch, log: Places, refuse: Refusals, file: PredictionWriter | None
+) -> None:
     if run.late is not None:
         _take_late(run, run.late, piece, log, refuse)
         return

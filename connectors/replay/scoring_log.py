@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from connectors.events.batches import EXAMPLES, Batch
+from connectors.events.batches import EXAMPLES, RecordBatch
 from connectors.events.decoding import Record
 from connectors.events.targets import interpret
 from connectors.files.log import ReplayLog
@@ -54,7 +54,7 @@ class LogScorer:
         for batch in self._log.batches():
             yield self._of(batch)
 
-    def _of(self, batch: Batch) -> list[Json]:
+    def _of(self, batch: RecordBatch) -> list[Json]:
         kept = list(range(len(batch)))
         while kept:
             events = [batch.events[row] for row in kept]
@@ -83,7 +83,7 @@ class LogScorer:
         )
         return found if self._classes else [float(value) for value in found]
 
-    def _without_refused(self, batch: Batch, rows: list[int], error: ValueError) -> list[int]:
+    def _without_refused(self, batch: RecordBatch, rows: list[int], error: ValueError) -> list[int]:
         """Return the rows that the model takes one by one, and count the others."""
         left = []
         for row in rows:
@@ -97,7 +97,7 @@ class LogScorer:
             raise error
         return left
 
-    def _target(self, batch: Batch, row: int) -> object:
+    def _target(self, batch: RecordBatch, row: int) -> object:
         target = batch.targets[row]
         if target is None or self._classes:
             return target

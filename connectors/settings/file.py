@@ -29,12 +29,12 @@ from connectors.settings.registry import REGISTRY, tables
 from connectors.settings.tables import (
     Checkpoints,
     Events,
-    Learner,
-    Log,
+    LearnerSection,
+    LogSection,
     Schema,
     Settings,
-    Snapshots,
-    Telemetry,
+    SnapshotSection,
+    TelemetrySection,
 )  # fmt: skip
 from streamk.arrays import Json
 
@@ -118,14 +118,14 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
     "source": tables("source"),
     "events": (Events,),
     "schema": (Schema,),
-    "learner": (Learner,),
+    "learner": (LearnerSection,),
     "predictions": tables("predictions"),
     "dead_letters": tables("sink"),
     "limits": (Limits,),
     "checkpoints": (Checkpoints,),
-    "snapshots": (Snapshots,),
-    "telemetry": (Telemetry,),
-    "log": (Log,),
+    "snapshots": (SnapshotSection,),
+    "telemetry": (TelemetrySection,),
+    "log": (LogSection,),
     "kafka": (Kafka,),
 }
 _OPTIONAL = ("predictions", "dead_letters", "snapshots")

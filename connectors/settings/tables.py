@@ -76,7 +76,7 @@ class Schema(Section):
         return self
 
 
-class Learner(Section):
+class LearnerSection(Section):
     """The learner."""
 
     name: str = Field(DEFAULT, description=" or ".join(LEARNERS))
@@ -84,7 +84,7 @@ class Learner(Section):
     parameters: Json = Field({}, description="of the learner; seed is 0 if it is not given")
 
     @model_validator(mode="after")
-    def _buildable(self) -> Learner:
+    def _buildable(self) -> LearnerSection:
         self.build()
         return self
 
@@ -108,13 +108,13 @@ class Checkpoints(Section):
     keep: int = Field(3, ge=2, description="how many stay")
 
 
-class Snapshots(Section):
+class SnapshotSection(Section):
     """A model for every partition, which moves with it, stored in a topic and not in checkpoints."""
 
     topic: str = Field(min_length=1, description="its name; it must be compacted")
 
 
-class Telemetry(Section):
+class TelemetrySection(Section):
     """Metrics and health."""
 
     port: int | None = Field(
@@ -127,7 +127,7 @@ class Telemetry(Section):
     window: int = Field(1000, ge=1, le=10**7, description="events over which the running loss is taken")
 
 
-class Log(Section):
+class LogSection(Section):
     """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -146,14 +146,14 @@ class Settings(Section):
     source: AnySource
     events: Events
     schema_: Schema = Field(Schema(), alias="schema")
-    learner: Learner = Learner()
+    learner: LearnerSection = LearnerSection()
     predictions: AnyPredictions | None = None
     dead_letters: AnySink | None = None
     limits: Limits = Limits()
     checkpoints: Checkpoints = Checkpoints()
-    snapshots: Snapshots | None = None
-    telemetry: Telemetry = Telemetry()
-    log: Log = Log()
+    snapshots: SnapshotSection | None = None
+    telemetry: TelemetrySection = TelemetrySection()
+    log: LogSection = LogSection()
 
     @property
     def format(self) -> EventFormat:

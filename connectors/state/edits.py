@@ -34,7 +34,7 @@ from streamk.learners.loading import MODEL
 Edit = Callable[[Checkpoint, Learner], None]
 
 
-class Row(NamedTuple):
+class ResetRow(NamedTuple):
     """A partition: what the model has read, what the group has committed, and where it continues."""
 
     partition: str
@@ -66,7 +66,7 @@ def open_snapshots(
         yield StoredSnapshots(positions, writer, reader)
 
 
-def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: bool) -> list[Row]:
+def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: bool) -> list[ResetRow]:
     """Set positions, and return them.
 
     Parameters
@@ -102,7 +102,7 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
     return rows
 
 
-def _reset_snapshots(stored: StoredSnapshots, to: str, dry_run: bool) -> list[Row]:
+def _reset_snapshots(stored: StoredSnapshots, to: str, dry_run: bool) -> list[ResetRow]:
     """Set positions in the newest snapshots and in the group, in one transaction."""
     positions, writer, reader = stored
     found = reader.settled(positions.partitions())
@@ -122,7 +122,7 @@ def _reset_snapshots(stored: StoredSnapshots, to: str, dry_run: bool) -> list[Ro
 
 
 def _reset_checkpoint(
-    rows: Sequence[Row], checkpoint: Checkpoint | None, store: CheckpointStore, positions: Positions
+    rows: Sequence[ResetRow], checkpoint: Checkpoint | None, store: CheckpointStore, positions: Positions
 ) -> None:
     """Write the checkpoint, then commit: until the commit, the position is refused, not guessed."""
     if checkpoint is not None:
@@ -138,7 +138,7 @@ def _reset_checkpoint(
     positions.commit({row.partition: _reset_commit(row, positions, owner) for row in rows})
 
 
-def _reset_commit(row: Row, positions: Positions, owner: str | None) -> Committed:
+def _reset_commit(row: ResetRow, positions: Positions, owner: str | None) -> Committed:
     """Return what to commit: a position, its owner, and the models that learned the partition before."""
     if owner is None:
         return Committed(row.position)
@@ -150,7 +150,7 @@ def _reset_commit(row: Row, positions: Positions, owner: str | None) -> Committe
     return Committed(row.position, encode_metadata(metadata))
 
 
-def _row(name: str, to: str, progress: Progress | None, positions: Positions) -> Row:
+def _row(name: str, to: str, progress: Progress | None, positions: Positions) -> ResetRow:
     committed = positions.committed(name)
     saved = None if progress is None else progress.position
     by_group = None if committed is None else committed.position
@@ -170,7 +170,7 @@ def _row(name: str, to: str, progress: Progress | None, positions: Positions) ->
         position = bound if isinstance(bound, int) else positions.at(name, bound)
     if not first <= position <= end:
         raise Failure(USAGE, f"--to {to}: {name} holds {first} to {end}, and not {position}")
-    return Row(name, saved, by_group, position)
+    return ResetRow(name, saved, by_group, position)
 
 
 def _bound(text: str) -> int | datetime:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from connectors.events.batches import Batch, before_misfit
+from connectors.events.batches import RecordBatch, before_misfit
 from connectors.events.decoding import EventFormat, Location, Misfits, Record
 from connectors.events.targets import InferredLabels, interpret
 from connectors.events.values import Fields
@@ -176,7 +176,7 @@ class LogShard:
             records.seek(self.block[0], self.block[2])
         return _Reading(records.position, records.line, 0, 0, "")
 
-    def _take(self, batch: Batch, reading: _Reading, stop: int | None, count: int) -> None:
+    def _take(self, batch: RecordBatch, reading: _Reading, stop: int | None, count: int) -> None:
         """Take the events of a batch that are this shard's, until there are enough."""
         first, ends, ordinals = reading.record, batch.ends, batch.ordinals
         span = len(ends) if stop is None else sum(int(end) <= stop for end in ends)

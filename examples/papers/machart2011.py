@@ -30,7 +30,7 @@ from rich.progress import Progress, track
 
 import streamk
 from streamk.exact.low_rank_solver import MOVES, Rules, descend
-from streamk.exact.rank_one import Columns, KeptBases
+from streamk.exact.rank_one import KeptBases, WeightedColumns
 from streamk.kernels import kernel
 
 Array = NDArray[np.float64]
@@ -227,7 +227,7 @@ def paths_of_descent(runs: int, count: int) -> dict[str, list[tuple[list[float],
     for seed in range(runs):
         split = sinc(seed, count)
         X = split.X.astype(np.float32)
-        columns = Columns(kernel("gaussian"), 1.0, X, np.arange(count), np.ones(count))
+        columns = WeightedColumns(kernel("gaussian"), 1.0, X, np.arange(count), np.ones(count))
         gram, goals = columns.products(split.y[:, None])
         for move, step in MOVES.items():
             bases = KeptBases(gram, goals[:, 0], float(split.y @ split.y))

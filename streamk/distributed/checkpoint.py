@@ -44,7 +44,7 @@ def identity(
 
 
 @dataclass
-class State:
+class RunState:
     """The state of a run between two rounds.
 
     Attributes
@@ -67,7 +67,7 @@ class State:
     curve: list[Round] = field(default_factory=list)
 
     @classmethod
-    def beginning(cls, model: bytes, shards: int, turn: int) -> State:
+    def beginning(cls, model: bytes, shards: int, turn: int) -> RunState:
         """Return the state before the first round."""
         return cls(model, [None] * shards, [False] * shards, [0] * shards, turn)
 
@@ -89,7 +89,7 @@ class State:
         return model_file.write(path, {"extra": {"shards": run}}, {MODEL: array})
 
     @classmethod
-    def read(cls, path: Path, known_by: Json) -> State:
+    def read(cls, path: Path, known_by: Json) -> RunState:
         """Return the state in a file.
 
         Raises

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamk.distributed.checkpoint import State, identity
+from streamk.distributed.checkpoint import RunState, identity
 from streamk.distributed.engines import Engine, engine_of
 from streamk.distributed.merging import SCALES, Merging, beginning, merged, pooled
 from streamk.distributed.rounds import Advance, Round
@@ -153,11 +153,11 @@ def learn(
     known_by = identity(shards, learner, round, evaluate, scales, events)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
-        state = State.read(path, known_by)
+        state = RunState.read(path, known_by)
         if state.turn > passes:
             raise ValueError(f"{path} is in pass {state.turn} already, and passes is {passes}")
     else:
-        state = State.beginning(first.to_bytes(), len(shards), int(scales == "running"))
+        state = RunState.beginning(first.to_bytes(), len(shards), int(scales == "running"))
     _check_place(path)
     with _closing(engine_of(engine, workers, address)) as doing:
         run = _Run(shards, state, doing, watch)
@@ -185,7 +185,7 @@ def _closing(engine: Engine) -> Iterator[Engine]:
 class _Run:
     """A running run: each round advances its state to the next."""
 
-    def __init__(self, shards: Sequence[Shard], state: State, engine: Engine, watch: Watch) -> None:
+    def __init__(self, shards: Sequence[Shard], state: RunState, engine: Engine, watch: Watch) -> None:
         self._shards, self._state, self._engine, self._watch = shards, state, engine, watch
 
     def goes_on(self, passes: int) -> bool:

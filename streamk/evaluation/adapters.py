@@ -10,7 +10,7 @@ import numpy as np
 
 from streamk.arrays import Array
 from streamk.encoding.fields import Event
-from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.chunk import EventChunk
 from streamk.evaluation.metric import TASKS
 
 
@@ -45,7 +45,7 @@ class ModelAdapter(ABC):
             self.learn(x, y)
         return answers
 
-    def answer_many(self, xs: Chunk, ys: Sequence[object]) -> Table | Array:
+    def answer_many(self, xs: EventChunk, ys: Sequence[object]) -> Table | Array:
         """Predict and learn like :meth:`answer`; return a table of probabilities, or an array of numbers."""
         return tabled(self.answer(list(xs.events), list(ys)))
 
@@ -96,7 +96,7 @@ class LearnerAdapter(ModelAdapter):
         result: Sequence[object] = self._pass(xs, ys)
         return result
 
-    def answer_many(self, xs: Chunk, ys: Sequence[object]) -> Table | Array:
+    def answer_many(self, xs: EventChunk, ys: Sequence[object]) -> Table | Array:
         """Predict and learn through the learner's compiled pass, without a dict an event."""
         found: Array
         if xs.matrix is not None:

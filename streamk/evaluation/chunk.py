@@ -9,7 +9,7 @@ from streamk.arrays import Array
 from streamk.encoding.fields import Event
 
 
-class Chunk:
+class EventChunk:
     """Events, as dicts and perhaps as an array.
 
     Parameters
@@ -52,13 +52,13 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.events) if self.matrix is None else len(self.matrix)
 
-    def __getitem__(self, rows: slice) -> Chunk:
+    def __getitem__(self, rows: slice) -> EventChunk:
         if self._matrix is None:
-            return Chunk(self.events[rows])
+            return EventChunk(self.events[rows])
         start, stop, _ = self._rows.indices(len(self._matrix))
         first, last, _ = rows.indices(stop - start)
         events: Any = (lambda: self._made()) if callable(self._events) else self._events
-        return Chunk(events, self.names, self._matrix, slice(start + first, start + max(first, last)))
+        return EventChunk(events, self.names, self._matrix, slice(start + first, start + max(first, last)))
 
     def _made(self) -> Sequence[Event]:
         """Return all events, made once for all slices."""

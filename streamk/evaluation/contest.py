@@ -13,7 +13,7 @@ from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
 from streamk.evaluation.adapters import LearnerAdapter, ModelAdapter, Table, adapter_of, tabled
-from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.chunk import EventChunk
 from streamk.evaluation.codes import Codes, last_prediction
 from streamk.evaluation.contender_metrics import ContenderMetrics
 from streamk.evaluation.frozen_tail import FrozenTail
@@ -171,7 +171,7 @@ class Contest:
 
     # ---- targets are known
 
-    def take(self, xs: Sequence[Event] | Chunk, ys: Sequence[object]) -> None:
+    def take(self, xs: Sequence[Event] | EventChunk, ys: Sequence[object]) -> None:
         """Predict, score and learn consecutive events.
 
         Raises
@@ -180,11 +180,11 @@ class Contest:
             If a learner of streamk rejects an event. The events before it have been scored and learned; it
             and those after it have not.
         """
-        chunk, start = Chunk.of(xs), 0
+        chunk, start = EventChunk.of(xs), 0
         while start < len(ys):
             start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
 
-    def _take(self, xs: Chunk, ys: Sequence[object], before: int) -> int:
+    def _take(self, xs: EventChunk, ys: Sequence[object], before: int) -> int:
         given: Json = {}
         refused: RefusedError | None = None
         self._chunks += 1
@@ -228,7 +228,12 @@ class Contest:
         return len(ys)
 
     def _answers(
-        self, subject: ModelAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object], timed: int
+        self,
+        subject: ModelAdapter,
+        standing: ContenderMetrics,
+        xs: EventChunk,
+        ys: Sequence[object],
+        timed: int,
     ) -> tuple[object, object, RowError | None]:
         """Predict and learn events; return predictions, intervals, and the error of a rejected event.
 
@@ -381,7 +386,7 @@ class Contest:
             arranged = self.codes.arranged(answers[name], known)
             standing.add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
-                xs = Chunk([event.x for event in events])
+                xs = EventChunk([event.x for event in events])
                 self.tail.add(xs, targets, arranged, last, known, self.codes, before)
                 if self.tail.answers is not None:
                     answers[f"{name} (frozen)"] = self.tail.answers
@@ -406,7 +411,7 @@ class _RefusedRow(Exception):  # noqa: N818
 
 
 def _one_by_one(
-    subject: LearnerAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object]
+    subject: LearnerAdapter, standing: ContenderMetrics, xs: EventChunk, ys: Sequence[object]
 ) -> list[object]:
     """Predict and learn events one after the other, and record the time of most of them.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamk.arrays import Array
 from streamk.evaluation.adapters import Table, tabled
-from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.chunk import EventChunk
 from streamk.evaluation.codes import Codes
 from streamk.evaluation.contender_metrics import ContenderMetrics
 
@@ -46,7 +46,7 @@ class FrozenTail:
         self.answers: object = None  # of the events that were scored last
 
     def add(
-        self, xs: Chunk, targets: Any, found: Array, last: Any, known: Any, codes: Codes, before: int
+        self, xs: EventChunk, targets: Any, found: Array, last: Any, known: Any, codes: Codes, before: int
     ) -> None:
         """Score events, before which there were so many; ``found`` are the contender's own predictions."""
         skipped, self.answers = 0, None
@@ -67,7 +67,7 @@ class FrozenTail:
         self.frozen.add(targets[skipped:], codes.arranged(answers, known), last, None, None)
         self.live.add(targets[skipped:], found[skipped:], last, None, None)
 
-    def _predict(self, xs: Chunk) -> Table | Array:
+    def _predict(self, xs: EventChunk) -> Table | Array:
         model: Any = self._model
         if xs.matrix is None:
             events = list(xs.events)

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from streamk.encoding.fields import Event
 from streamk.encoding.targets import targets as targets_of
 from streamk.evaluation.adapters import LearnerAdapter
-from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.chunk import EventChunk
 from streamk.evaluation.contest import CHUNK, Contest, RefusedError
 from streamk.evaluation.label_delay import LabelDelay, delay_of
 from streamk.evaluation.results import Results
@@ -144,7 +144,7 @@ def warm(models: Mapping[str, object], task: str, pairs: Sequence[tuple[Event, o
             continue
         with contextlib.suppress(ValueError):  # an invalid value raises again later, with its row
             subject = LearnerAdapter(model.clone(), task)
-            subject.answer_many(Chunk(xs), ys)
+            subject.answer_many(EventChunk(xs), ys)
             subject.learn(xs[0], ys[0])
             subject.predict(xs[0])
             subject.learner.flush()

@@ -15,8 +15,8 @@ from streamk.arrays import Array, Arrays, Floats, Json, Places, typed
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.rows import Rows, slices
 from streamk.exact.centers import CHOICES, Centers, centers, passes
-from streamk.exact.eigenpro_solver import DELAY, PROJECTIONS, EigenPro, Settings
-from streamk.exact.expansion import Columns, Expansion, bandwidth_for
+from streamk.exact.eigenpro_solver import DELAY, PROJECTIONS, EigenPro, SolverSettings
+from streamk.exact.expansion import Expansion, InputColumns, bandwidth_for
 from streamk.exact.learner import ExactLearner
 from streamk.exact.similarities import Similarities
 from streamk.features.counter import permutation
@@ -95,7 +95,7 @@ class EigenProLearner(ExactLearner):
             coefficients = solver.learn(coefficients, X[part], targets[part], goal[1, part])
         self._set(coefficients)
 
-    def _make(self, columns: Columns, X: Floats, bar: Progress | None = None) -> None:
+    def _make(self, columns: InputColumns, X: Floats, bar: Progress | None = None) -> None:
         """Make centers of dense rows, and an expansion with coefficients of 0."""
         assert self._drawn is not None
         task = bar.add_task("centers", total=passes(self.choose)) if bar else None
@@ -124,7 +124,7 @@ class EigenProLearner(ExactLearner):
             now = self._current_expansion
             self._solver = EigenPro(
                 self._kernel, now.bandwidth, Centers(now.centers, self._masses),
-                Settings(self.projection, self.subsample, self.rank, self.batch),
+                SolverSettings(self.projection, self.subsample, self.rank, self.batch),
             )  # fmt: skip
         return self._solver
 

@@ -42,7 +42,7 @@ _SMALLEST, _LARGEST = 128, 2048  # rows of a batch, if the centers would have ot
 _LEAST_INSIDE = 64  # centers of a batch of a projection
 
 
-class Settings(NamedTuple):
+class SolverSettings(NamedTuple):
     """The parameters of a learner that concern the solver; None is automatic."""
 
     projection: str
@@ -70,7 +70,7 @@ class EigenPro:
         If similarities of the centers cannot be held in single precision, or not be factored.
     """
 
-    def __init__(self, kernel: Kernel, bandwidth: float, centers: Centers, settings: Settings) -> None:
+    def __init__(self, kernel: Kernel, bandwidth: float, centers: Centers, settings: SolverSettings) -> None:
         self._kernel, self._bandwidth, self.centers = kernel, bandwidth, centers.vectors
         self._delayed = settings.projection == "delayed"
         count = len(self.centers)
@@ -88,7 +88,7 @@ class EigenPro:
             self.batch = min(self._by.batch, wanted if settings.rank is None else _LARGEST)
         self._project = self._projection(top, settings)
 
-    def _projection(self, top: Array, settings: Settings) -> Projection:
+    def _projection(self, top: Array, settings: SolverSettings) -> CenterSolver:
         count = len(self.centers)
         if settings.projection == "exact":
             return ExactProjection(lambda part: self.block(self.centers[part], self.centers), count)
@@ -124,7 +124,7 @@ class EigenPro:
         """
         if similar is None:
             similar = self.block(X, self.centers)
-        batches = [Batch(X[p], similar[p], targets[p], weights[p]) for p in slices(len(X), self.batch)]
+        batches = [MiniBatch(X[p], similar[p], targets[p], weights[p]) for p in slices(len(X), self.batch)]
         if self._delayed:
             return delayed_steps(batches, coefficients, self._by, self._project, self.block)
         for batch in batches:
@@ -205,7 +205,7 @@ def preconditioner(
     return Preconditioner(root[:, None] * vectors[:, :q], factors, float(left[q]), highest)
 
 
-class Projection(Protocol):
+class CenterSolver(Protocol):
     """A solver of ``K(Z, Z) θ = h − K(Z, X_s) c``, the subsample being the first centers.
 
     What falls short of the solution has to fall short of both parts alike: the correction ``c`` takes back
@@ -315,7 +315,7 @@ def bounded(rate: float, gradient: Array, moved: Array, weights: Array) -> Array
     return np.clip(np.where(np.isfinite(best), best, 0.0), 0.0, rate)
 
 
-class Batch(NamedTuple):
+class MiniBatch(NamedTuple):
     """Rows ``(m, d)``, their similarities ``K(X, Z)`` with the centers, targets ``(m, K)`` and weights."""
 
     rows: Floats
@@ -325,7 +325,7 @@ class Batch(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def step(batch: Batch, coefficients: Array, by: Preconditioner, project: Projection) -> Array:
+def step(batch: MiniBatch, coefficients: Array, by: Preconditioner, project: CenterSolver) -> Array:
     """Return the coefficients after a step of EigenPro 3 (Algorithm 2), ``(p, K)``."""
     gradient = _gradient(batch, products(batch.similar, coefficients.astype(np.float32)))
     goal = adjoint(batch.similar, gradient)
@@ -337,7 +337,7 @@ def step(batch: Batch, coefficients: Array, by: Preconditioner, project: Project
 
 @np.errstate(over="ignore", invalid="ignore")
 def delayed_steps(
-    batches: list[Batch], coefficients: Array, by: Preconditioner, project: Projection, block: Block
+    batches: list[MiniBatch], coefficients: Array, by: Preconditioner, project: CenterSolver, block: Block
 ) -> Array:
     """Return the coefficients after a step for each batch, and one projection after all of them.
 
@@ -345,7 +345,7 @@ def delayed_steps(
     delayed projection of EigenPro 4.
     """
     now, size = coefficients.copy(), len(by.vectors)
-    gone: list[tuple[Batch, Array]] = []
+    gone: list[tuple[MiniBatch, Array]] = []
     goal, taken = np.zeros_like(now), np.zeros_like(now[:size])
     for batch in batches:
         said = products(batch.similar, now.astype(np.float32))
@@ -372,7 +372,7 @@ def _tame(weights: Array) -> Array:
     return weights / max(1.0, float(weights.max()))
 
 
-def _gradient(batch: Batch, said: Array) -> Array:
+def _gradient(batch: MiniBatch, said: Array) -> Array:
     return np.asarray(_tame(batch.weights)[:, None] * (said - batch.targets))
 
 

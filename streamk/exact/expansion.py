@@ -23,14 +23,14 @@ _PIECE = 4096
 MOST_COLUMNS = 65_536
 
 
-class Columns(NamedTuple):
+class InputColumns(NamedTuple):
     """The columns of vectors: sorted ``keys`` of inputs ``(d,)``, and the ``statistics`` of their scales."""
 
     keys: NDArray[np.uint64]
     statistics: Array
 
     @classmethod
-    def of(cls, parts: Iterable[Rows], statistics: Array) -> Columns:
+    def of(cls, parts: Iterable[Rows], statistics: Array) -> InputColumns:
         """Return the columns of all inputs of some rows, which may be in several parts.
 
         The last names have no scale if no event was learned with them: a batch registers its names before it
@@ -69,7 +69,7 @@ class Expansion(NamedTuple):
 
     kernel: Kernel
     bandwidth: float
-    columns: Columns
+    columns: InputColumns
     centers: Floats
     coefficients: Array
     bias: Array
@@ -109,7 +109,7 @@ class Expansion(NamedTuple):
         made = cls(
             kernel,
             float(typed(arrays, "expansion.bandwidth", np.float64, (1,))[0]),
-            Columns(
+            InputColumns(
                 typed(arrays, "expansion.keys", np.uint64, (width,)),
                 typed(arrays, "expansion.statistics", np.float64, (known, kept)),
             ),

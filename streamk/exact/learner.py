@@ -22,7 +22,7 @@ from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import LARGEST_UNSCALED, Rows, slices
 from streamk.encoding.scaling import MEAN, TARGET_CLIP, spread
-from streamk.exact.expansion import Columns, Expansion
+from streamk.exact.expansion import Expansion, InputColumns
 from streamk.handles import make_handle
 from streamk.kernels import Kernel
 from streamk.kernels import kernel as kernel_named
@@ -124,12 +124,12 @@ class ExactLearner(Learner):
         """
         observe_block(make_handle(self._codec.coding(_NOTHING)), rows, targets, np.ones(len(targets)))
 
-    def _columns(self, parts: Sequence[Rows]) -> Columns:
+    def _columns(self, parts: Sequence[Rows]) -> InputColumns:
         """Return the columns of rows, with the scales of this moment."""
         inputs = self._codec.inputs
-        return Columns.of(parts, inputs.statistics[: inputs.slots])
+        return InputColumns.of(parts, inputs.statistics[: inputs.slots])
 
-    def _dense(self, columns: Columns, rows: Rows) -> Floats:
+    def _dense(self, columns: InputColumns, rows: Rows) -> Floats:
         """Return rows as vectors with these columns."""
         return columns.dense(rows, len(self._codec.inputs.statistics))
 

@@ -11,8 +11,17 @@ from rich.progress import Progress
 
 from streamk.arrays import Array, Floats, Json
 from streamk.encoding.labels import Label
-from streamk.exact.low_rank_solver import MOVES, Bases, Rules, State, descend, refreshed, start, until_settled
-from streamk.exact.rank_one import Columns, KeptBases, MadeBases
+from streamk.exact.low_rank_solver import (
+    MOVES,
+    Bases,
+    DescentState,
+    Rules,
+    descend,
+    refreshed,
+    start,
+    until_settled,
+)
+from streamk.exact.rank_one import KeptBases, MadeBases, WeightedColumns
 from streamk.exact.reservoir_learner import ReservoirLearner
 from streamk.features.counter import permutation, uniform_doubles
 from streamk.learners.classifier import Classifier
@@ -54,7 +63,7 @@ class _LowRankKernel(ReservoirLearner):
         chosen = np.sort(permutation(self._drawn_seed, _COLUMNS, len(X))[:count])
         heaviest = float(weights.max())
         weights = weights / heaviest
-        columns = Columns(self._kernel, bandwidth, X, chosen, weights)
+        columns = WeightedColumns(self._kernel, bandwidth, X, chosen, weights)
         bias = np.asarray(weights @ targets / weights.sum())
         goal = columns.weighted(targets - bias)
         # two classes have one target but for its sign, so one descent does for both
@@ -72,13 +81,13 @@ class _LowRankKernel(ReservoirLearner):
         return coefficients, bias
 
     def _descents(
-        self, columns: Columns, goal: Array, heaviest: float, swept: Callable[[], None]
-    ) -> list[State]:
+        self, columns: WeightedColumns, goal: Array, heaviest: float, swept: Callable[[], None]
+    ) -> list[DescentState]:
         """Return where the descent of each output ends; ``swept`` is called after every ``M`` steps."""
         energies = np.einsum("ik,ik->k", goal, goal)
         penalty = self.ridge * self.penalty / heaviest / heaviest
 
-        def end(k: int, bases: Bases) -> State:
+        def end(k: int, bases: Bases) -> DescentState:
             least = _LEAST * float(np.abs(bases.goals).max())
             rules = Rules(1.0, max(penalty, least * least), MOVES[self.move])
             size = len(columns)

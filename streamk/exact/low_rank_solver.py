@@ -105,7 +105,7 @@ class Bases(Protocol):
         ...
 
 
-class State(NamedTuple):
+class DescentState(NamedTuple):
     """The state of a descent: the ``m₀`` columns whose weights are not 0.
 
     Their ``places`` and weights ``mu``, ``G``, the products ``goals = Cᵀy``, ``beta`` and ``F``.
@@ -119,13 +119,13 @@ class State(NamedTuple):
     objective: float
 
 
-def start(bases: Bases) -> State:
+def start(bases: Bases) -> DescentState:
     """Return the state in which all weights are 0."""
     none = np.zeros(0)
-    return State(np.zeros(0, dtype=np.intp), none, np.zeros((0, 0)), none, none, bases.energy)
+    return DescentState(np.zeros(0, dtype=np.intp), none, np.zeros((0, 0)), none, none, bases.energy)
 
 
-def step(state: State, bases: Bases, place: int, rules: Rules) -> State:
+def step(state: DescentState, bases: Bases, place: int, rules: Rules) -> DescentState:
     """Return the state after the weight at ``place`` had its turn; the same state if it stays 0 (case 1)."""
     ridge, penalty, move = rules
     cross, own = bases.products(place, state.places)
@@ -156,20 +156,20 @@ def step(state: State, bases: Bases, place: int, rules: Rules) -> State:
         mu = mu.copy()
         mu[position] = new
         G = changed(G, position, old, new)
-    moved = State(places, mu, G, goals, G @ goals / ridge, objective)
+    moved = DescentState(places, mu, G, goals, G @ goals / ridge, objective)
     if new > 0.0 and _drifted(moved, position, slope / (1.0 + curvature * t), rules):
         return refreshed(moved, bases, rules)
     return moved
 
 
-def _drifted(state: State, position: int, slope: float, rules: Rules) -> bool:
+def _drifted(state: DescentState, position: int, slope: float, rules: Rules) -> bool:
     """Return whether rounding has come between ``G`` and its columns: ``β = μa`` holds for each weight."""
     least = float(np.sqrt(rules.penalty / rules.ridge))  # |a| where the weights of a minimum are above 0
     error = abs(float(state.beta[position]) / float(state.mu[position]) - slope)
     return not error <= _DRIFT * max(abs(slope), least)
 
 
-def refreshed(state: State, bases: Bases, rules: Rules) -> State:
+def refreshed(state: DescentState, bases: Bases, rules: Rules) -> DescentState:
     """Return a state with ``G`` and ``F`` computed again, without the rounding of the updates so far."""
     if not len(state.places):
         return state
@@ -185,7 +185,7 @@ def refreshed(state: State, bases: Bases, rules: Rules) -> State:
     return state._replace(G=G, beta=beta, objective=objective)
 
 
-def descend(bases: Bases, places: Iterator[int], rules: Rules) -> Iterator[State]:
+def descend(bases: Bases, places: Iterator[int], rules: Rules) -> Iterator[DescentState]:
     """Yield the state after each step, in the order in which weights have their turn (Algorithm 2)."""
     state = start(bases)
     for count, place in enumerate(places, 1):
@@ -195,7 +195,7 @@ def descend(bases: Bases, places: Iterator[int], rules: Rules) -> Iterator[State
         yield state
 
 
-def until_settled(states: Iterator[State], window: int, tolerance: float) -> Iterator[State]:
+def until_settled(states: Iterator[DescentState], window: int, tolerance: float) -> Iterator[DescentState]:
     """Yield states until ``F`` fell by no more than a part ``tolerance`` of itself in ``window`` steps."""
     before: deque[float] = deque(maxlen=window)
     for state in states:

@@ -16,7 +16,7 @@ _PIECE = 2048  # events whose rows of the columns are held at once
 _SMALLEST = float(np.finfo(np.float32).tiny)
 
 
-class Columns:
+class WeightedColumns:
     """The weighted columns ``c_m`` of a data set.
 
     Parameters

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from connectors.events.learners import LEARNERS, build, parameter_names, read_parameter
-from connectors.settings.tables import Learner
+from connectors.settings.tables import LearnerSection
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_every_parameter_may_be_a_text(name, task):
 def test_one_scale_is_a_tuple():
     for one in ("2", 2, [2], (2,)):
         assert build("kaczmarz", "regression", {"scales": one}).scales == (2,)
-        assert Learner(name="kaczmarz", parameters={"scales": one}).build().scales == (2,)
+        assert LearnerSection(name="kaczmarz", parameters={"scales": one}).build().scales == (2,)
 
 
 def test_several_kernels_reach_the_learner_as_a_tuple(monkeypatch):

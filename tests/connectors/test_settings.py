@@ -27,10 +27,10 @@ BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarge
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
     "source": TopicSourceSection, "events": settings.Events, "schema": settings.Schema,
-    "learner": settings.Learner,
+    "learner": settings.LearnerSection,
     "predictions": PredictionTopic, "dead_letters": TopicSinkSection, "limits": settings.Limits,
     "checkpoints": settings.Checkpoints,
-    "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "log": settings.Log,
+    "snapshots": settings.SnapshotSection, "telemetry": settings.TelemetrySection, "log": settings.LogSection,
     "kafka": settings.Kafka,
 }  # fmt: skip
 SECRET = "hunter2 & friends"
@@ -568,7 +568,7 @@ def test_any_parameter_is_a_value_or_is_refused(name, task):
         for value in values:
             section = {"name": name, "task": task, "parameters": {key: value}}
             with contextlib.suppress(ValidationError):
-                settings.Learner.model_validate(section)
+                settings.LearnerSection.model_validate(section)
 
 
 @pytest.mark.parametrize(

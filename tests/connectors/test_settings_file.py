@@ -38,7 +38,7 @@ def test_the_example_shows_the_defaults(tmp_path):
     found = read(tmp_path, "\n".join(given))
     assert found.predictions == PredictionTopic(kind="topic", topic="predictions")
     assert found.dead_letters == TopicSinkSection(kind="topic", topic="dead-letters")
-    assert found.snapshots == settings.Snapshots(topic="snapshots")
+    assert found.snapshots == settings.SnapshotSection(topic="snapshots")
     without = {"predictions": None, "dead_letters": None, "snapshots": None}
     assert found.model_copy(update=without) == read(tmp_path, example())
 

@@ -8,13 +8,13 @@ import pytest
 
 import streamk
 from streamk.exact.centers import Centers
-from streamk.exact.eigenpro_solver import EigenPro, Settings
+from streamk.exact.eigenpro_solver import EigenPro, SolverSettings
 from streamk.kernels import kernel
 
 from ..laws import test_extremes as extremes
 from ..laws.test_extremes import STREAMS, WEIGHTS, cases
 
-AUTOMATIC = Settings("exact", None, None, None)
+AUTOMATIC = SolverSettings("exact", None, None, None)
 
 
 SETTINGS = itertools.product(

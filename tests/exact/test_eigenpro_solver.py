@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from streamk.exact.centers import Centers
 from streamk.exact.eigenpro_solver import (
     DELAY,
-    Batch,
     EigenPro,
     ExactProjection,
     InexactProjection,
-    Settings,
+    MiniBatch,
+    SolverSettings,
     adjoint,
     bounded,
     interpolate,
@@ -32,7 +32,7 @@ KXZ, KZZ = laplace(X, Z, 2.0), laplace(Z, Z, 2.0)
 
 def solver(projection="exact", centers=Z, masses=None, batch=None, rank=None, subsample=None, bandwidth=2.0):
     masses = np.ones(len(centers)) if masses is None else masses
-    wanted = Settings(projection, subsample, rank, batch)
+    wanted = SolverSettings(projection, subsample, rank, batch)
     return EigenPro(kernel("laplace"), bandwidth, Centers(centers, masses), wanted)
 
 
@@ -104,7 +104,7 @@ def test_a_step_is_the_formula():
     g = weights[:, None] * (K @ before - Y[rows])
     h = K.T @ g - KZZ[:, :25] @ dense @ k.T @ g
     after = before - made.rate(12) * np.linalg.solve(KZZ, h)
-    batch = Batch(X[rows], K.astype(np.float32), Y[rows], weights)
+    batch = MiniBatch(X[rows], K.astype(np.float32), Y[rows], weights)
     found = step(batch, before, made, ExactProjection(lambda part: KZZ[part].astype(np.float32), 40))
     np.testing.assert_allclose(KXZ @ found, KXZ @ after, atol=2e-5)
     heavy = step(batch._replace(weights=1e6 * weights), before, made, ExactProjection(lambda p: KZZ[p], 40))

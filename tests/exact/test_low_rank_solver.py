@@ -11,8 +11,8 @@ from sklearn.linear_model import Lasso
 
 from streamk.exact.low_rank_solver import (
     MOVES,
+    DescentState,
     Rules,
-    State,
     added,
     changed,
     descend,
@@ -24,7 +24,7 @@ from streamk.exact.low_rank_solver import (
     step,
     until_settled,
 )
-from streamk.exact.rank_one import Columns, KeptBases, MadeBases
+from streamk.exact.rank_one import KeptBases, MadeBases, WeightedColumns
 from streamk.kernels import kernel
 
 RIDGE, PENALTY = 0.7, 0.05
@@ -59,7 +59,7 @@ def state_of(mu, C, y, ridge=RIDGE, penalty=PENALTY):
     places = np.flatnonzero(mu)
     A, weights = C[:, places], mu[places]
     G, goals = of_equation_23(A, weights, ridge), A.T @ y
-    return State(places, weights, G, goals, G @ goals / ridge, objective(mu, C, y, ridge, penalty))
+    return DescentState(places, weights, G, goals, G @ goals / ridge, objective(mu, C, y, ridge, penalty))
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def columns(n=60, m=20, weights=None, name="gaussian"):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(n, 3)).astype(np.float32)
     chosen = np.sort(rng.permutation(n)[:m])
-    return Columns(kernel(name), 1.3, X, chosen, np.ones(n) if weights is None else weights), X, rng
+    return WeightedColumns(kernel(name), 1.3, X, chosen, np.ones(n) if weights is None else weights), X, rng
 
 
 @pytest.mark.parametrize("name", ["gaussian", "polynomial:2", "arc-cosine", "laplacian"])
@@ -310,7 +310,7 @@ def test_products_are_summed_over_all_pieces(monkeypatch):
 
 def test_a_column_of_zeros_has_no_scale():
     X = np.zeros((5, 2), dtype=np.float32)
-    made = Columns(kernel("polynomial:2:0"), 1.0, X, np.arange(2), np.ones(5))
+    made = WeightedColumns(kernel("polynomial:2:0"), 1.0, X, np.arange(2), np.ones(5))
     assert not made.block(slice(None), slice(None)).any()
     gram, goals = made.products(np.ones((5, 1)))
     states = descend(KeptBases(gram, goals[:, 0], 5.0), iter([0, 1, 0]), Rules(1.0, 0.1, exact))

@@ -7,7 +7,7 @@ import pytest
 
 import streamk
 from streamk.encoding.rows import Rows
-from streamk.exact.expansion import Columns
+from streamk.exact.expansion import InputColumns
 from streamk.exact.lssvm import blocks_of, last_or_best
 from streamk.exact.lssvm_solver import System, kaczmarz
 from streamk.kernels import kernel
@@ -222,7 +222,7 @@ def test_columns_are_inputs_in_the_order_of_their_keys():
         np.array([[5, 3, 0], [9, 5, 3]], dtype=np.uint64),
         np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]]),
     )
-    columns = Columns.of([rows], np.zeros((0, 4)))
+    columns = InputColumns.of([rows], np.zeros((0, 4)))
     assert columns.keys.tolist() == [3, 5, 9]
     assert columns.dense(rows, 0).tolist() == [[2.0, 1.0, 0.0], [5.0, 4.0, 3.0]]
     unknown = Rows(rows.slots[:1], np.array([[5, 8, 99]], dtype=np.uint64), rows.values[:1])

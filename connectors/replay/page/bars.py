@@ -17,7 +17,7 @@ _STRIP = 74  # of a histogram with its text and margin
 _BINS = 60
 
 
-class Bar(NamedTuple):
+class BarRow(NamedTuple):
     """A named value or several, each with a bar; ``note`` is what is written for them."""
 
     label: str
@@ -26,7 +26,7 @@ class Bar(NamedTuple):
     place: int = 0
 
 
-def bar_chart(key: str, title: str, bars: Sequence[Bar]) -> str:
+def bar_chart(key: str, title: str, bars: Sequence[BarRow]) -> str:
     """Draw horizontal bars from zero, each beneath its label; of several values the later ones are paler."""
     known = [value for bar in bars for value in bar.values if math.isfinite(value)]
     low, high = min([0.0, *known]), max([0.0, *known])
@@ -54,7 +54,7 @@ def bar_chart(key: str, title: str, bars: Sequence[Bar]) -> str:
     return picture(key, title, f"{title}: {said}.", "".join(parts), max(y, 1), "bars")
 
 
-class Latencies(NamedTuple):
+class LatencyBars(NamedTuple):
     """A contender's latencies per event, in microseconds."""
 
     name: str
@@ -62,7 +62,7 @@ class Latencies(NamedTuple):
     microseconds: Array
 
 
-def histogram(key: str, title: str, contenders: Sequence[Latencies]) -> str:
+def histogram(key: str, title: str, contenders: Sequence[LatencyBars]) -> str:
     """Draw how latencies are spread, contenders beneath each other, over powers of ten."""
     kept = [(c, c.microseconds[np.isfinite(c.microseconds) & (c.microseconds > 0)]) for c in contenders]
     known = np.concatenate([sample for _, sample in kept if len(sample)] or [np.ones(1)])

@@ -7,8 +7,8 @@ from importlib.resources import files
 
 from connectors.replay.page import tables
 from connectors.replay.page.sections import (
-    Curve,
     Rows,
+    WindowedMetrics,
     calibration_section,
     costs_section,
     curves_section,
@@ -18,11 +18,11 @@ from connectors.replay.page.sections import (
 from connectors.replay.page.words import count, decimal, escape, headline, metric_name
 from streamk.arrays import Json
 
-__all__ = ["Curve", "page"]
+__all__ = ["WindowedMetrics", "page"]
 _SIDE_BY_SIDE = 4  # classes up to which two confusion matrices fit next to each other
 
 
-def page(results: Json, curves: Mapping[str, Curve], measured: Json) -> str:
+def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -> str:
     """Return the page that shows a replay.
 
     Parameters

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from connectors.replay.page import tables
-from connectors.replay.page.bars import Bar, Latencies, bar_chart, histogram
+from connectors.replay.page.bars import BarRow, LatencyBars, bar_chart, histogram
 from connectors.replay.page.charts import Line, Reliability, legend, line_chart, reliability_diagram
 from connectors.replay.page.words import (
     count,
@@ -27,7 +27,7 @@ _MOST_INPUTS = 20  # bars of relevance
 Rows = Sequence[Json]
 
 
-class Curve(Protocol):
+class WindowedMetrics(Protocol):
     """The metrics of a contender over windows of events, as ``streamk.evaluation`` records them."""
 
     @property
@@ -59,7 +59,7 @@ def figure(drawn: str, caption: str = "", before: str = "") -> str:
     return f"<figure>{before}{drawn}{words}</figure>"
 
 
-def curves_section(task: str, contenders: Rows, curves: Mapping[str, Curve]) -> str:
+def curves_section(task: str, contenders: Rows, curves: Mapping[str, WindowedMetrics]) -> str:
     """Return the curves of the headline metric and of one more."""
     names = [c["name"] for c in contenders]
     more: Rows = [{"name": name} for name in curves if name not in names]  # a frozen copy
@@ -88,7 +88,7 @@ def curves_section(task: str, contenders: Rows, curves: Mapping[str, Curve]) -> 
     return section("Metrics over events", *parts)
 
 
-def _line(place: int, contender: Json, curve: Curve, metric: str, first: str) -> Line:
+def _line(place: int, contender: Json, curve: WindowedMetrics, metric: str, first: str) -> Line:
     windows = np.asarray(curve.rows, dtype=float)[:, curve.columns.index(metric)]
     events = np.arange(1, len(windows) + 1, dtype=float) * curve.interval
     total = number_of(contender.get("events"))
@@ -145,10 +145,11 @@ def costs_section(contenders: Rows, measured: Json) -> str:
             (k, name, number_of(m[field])) for k, name, m in found if np.isfinite(number_of(m.get(field)))
         ]
         if len(known) > 1:
-            bars = [Bar(name, [value], written(value), k) for k, name, value in known]
+            bars = [BarRow(name, [value], written(value), k) for k, name, value in known]
             pictures.append(figure(bar_chart(f"bars-{field}", title, bars), before=f"<h3>{title}</h3>"))
     samples = [
-        Latencies(name, k, _floats((m.get("latency_us") or {}).get("predict_learn"))) for k, name, m in found
+        LatencyBars(name, k, _floats((m.get("latency_us") or {}).get("predict_learn")))
+        for k, name, m in found
     ]
     samples = [sample for sample in samples if len(sample.microseconds)]
     pairs = f'<div class="pair">{"".join(pictures)}</div>' if pictures else ""
@@ -186,19 +187,19 @@ def summary_section(contenders: Rows) -> str:
     return section("Experts and relevance of inputs", *parts)
 
 
-def _expert(expert: Json, place: int) -> Bar:
+def _expert(expert: Json, place: int) -> BarRow:
     weight = number_of(expert.get("weight"))
     note = decimal(weight, 3)
     if expert.get("error") is not None:
         note += f", error {decimal(expert['error'])}"
-    return Bar(str(expert.get("expert", "")), [weight], note, place)
+    return BarRow(str(expert.get("expert", "")), [weight], note, place)
 
 
 def _relevance(place: int, name: str, relevance: Mapping[str, Array]) -> str:
     most = {key: float(np.nanmax(np.abs(values), initial=0.0)) for key, values in relevance.items()}
     order = sorted(relevance, key=lambda key: -most[key])[:_MOST_INPUTS]
     bars = [
-        Bar(str(k), relevance[k].tolist(), ", ".join(decimal(v, 3) for v in relevance[k]), place)
+        BarRow(str(k), relevance[k].tolist(), ", ".join(decimal(v, 3) for v in relevance[k]), place)
         for k in order
     ]
     captions = []

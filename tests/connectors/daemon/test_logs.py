@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from connectors.daemon.logs import log_to_stderr
-from connectors.settings.tables import Log
+from connectors.settings.tables import LogSection
 
 MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
@@ -25,7 +25,7 @@ def logs(capsys):
 
 
 def test_json_lines(logs):
-    log_to_stderr(Log(form="json"))
+    log_to_stderr(LogSection(form="json"))
     logger = logging.getLogger("connectors.session")
     logger.info("checkpoint %d: %s", 3, 'two\nlines, "quoted", ö')
     logger.warning("slow", extra={"fields": {"partition": "p-0", "behind": 7}})
@@ -44,7 +44,7 @@ def test_json_lines(logs):
 
 
 def test_what_learners_log_is_there(logs):
-    log_to_stderr(Log(form="json"))
+    log_to_stderr(LogSection(form="json"))
     logging.getLogger("streamk.compiling").info("compiling")
     assert json.loads(logs()[0])["message"] == "compiling"
 
@@ -67,7 +67,7 @@ def test_text_lines(logs):
 
 def test_the_client_is_silent_by_default(logs):
     log_to_stderr()
-    log_to_stderr(Log(form="json"))  # once, not twice
+    log_to_stderr(LogSection(form="json"))  # once, not twice
     logging.getLogger("connectors.contract.records").info("read")
     logging.getLogger("kafka.client").critical("retrying")
     logging.getLogger("kafka.librdkafka").critical("retrying")
@@ -82,7 +82,7 @@ LEVELS = ["debug", "info", "warning", "error"]
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("client", ["off", *LEVELS])
 def test_levels_of_the_daemon_and_of_the_client_are_separate(logs, level, client):
-    log_to_stderr(Log(level=level, client=client))
+    log_to_stderr(LogSection(level=level, client=client))
     for name in ("connectors.session", "kafka.conn", "kafka.librdkafka"):
         for at in LEVELS:
             getattr(logging.getLogger(name), at)("%s of %s", at, name)
@@ -96,7 +96,7 @@ def test_levels_of_the_daemon_and_of_the_client_are_separate(logs, level, client
 @pytest.mark.parametrize("secret", ["hunter2", "it's", 'it\'s \\ "quoted"', "pässwort\n", "a%sb"])
 def test_secrets_are_in_no_line(logs, form, secret):
     """The client writes its configuration and its requests at the level debug."""
-    log_to_stderr(Log(client="debug", form=form), ["", secret, "other"])
+    log_to_stderr(LogSection(client="debug", form=form), ["", secret, "other"])
     logger = logging.getLogger("kafka.client")
     logger.debug("Starting with configuration: %s", {"sasl_plain_password": secret, "port": 1})
     logger.debug("Request: SaslAuthenticate(auth_bytes=%r)", b"\0reader\0" + secret.encode())
@@ -118,6 +118,6 @@ def test_secrets_are_in_no_line(logs, form, secret):
 
 
 def test_a_secret_that_begins_with_another_one_is_masked_whole(logs):
-    log_to_stderr(Log(), ["hunter", "hunter2"])
+    log_to_stderr(LogSection(), ["hunter", "hunter2"])
     logging.getLogger("connectors").info("hunter2")
     assert logs()[0].endswith("********")

@@ -13,7 +13,7 @@ from connectors.cli.publish import show
 from connectors.contract.errors import CHECKPOINT, USAGE, Failure
 from connectors.kafka.sections import TopicSourceSection
 from connectors.publish.fetching import Place, goes_back, read, write
-from connectors.publish.run import Outcome, Target, merged
+from connectors.publish.run import Destination, Publication, merged
 from connectors.settings.file import load_kafka
 from connectors.state.checkpoint import Checkpoint, Progress
 from streamk.learners.loading import loads, loads_with_extra
@@ -157,14 +157,14 @@ def test_where_nothing_can_be_published(settings, arguments, sentence):
 
 def test_what_is_shown(capsys):
     model = merged(SOURCE, NAMES, snapshots(30, 20, 0, None, 40), BLANK)
-    target = Target("published", "t", None)
-    show(Outcome(model, ["published"]), target, False)
+    target = Destination("published", "t", None)
+    show(Publication(model, ["published"]), target, False)
     out = capsys.readouterr().out
     assert "no snapshot yet: t-3\npublished to published" in out
     assert next(line for line in out.splitlines() if "t-4" in line).split().count("40") == 2
-    show(Outcome(model, []), target, False)
+    show(Publication(model, []), target, False)
     assert "published already" in capsys.readouterr().out
-    show(Outcome(model, []), target, True)
+    show(Publication(model, []), target, True)
     found = json.loads(capsys.readouterr().out)
     assert found["model"]["partitions"]["t-4"] == [40, "id"]
     assert found["snapshots"][3] == {"partition": "t-3", "position": None, "learned": None, "bytes": None}

@@ -13,7 +13,7 @@ from river import datasets
 
 from connectors.files.log import ReplayLog
 from connectors.replay.demonstration import synthetic, write_log
-from connectors.replay.progress import Checkpoint
+from connectors.replay.progress import ReplayCheckpoint
 from connectors.replay.run import replay
 from tests import processes
 
@@ -44,7 +44,7 @@ def test_interrupted_again_and_again(bananas, tmp_path, delay):
     options = {"task": "classification", "delay": delay, "limit": 4000}
     whole = replay(ReplayLog(bananas, "y"), LEARNERS, **options)
     for stop in (0, 700, 1500, 3999, 10**9):
-        checkpoint = Checkpoint(tmp_path / "kept", {"log": "bananas"})
+        checkpoint = ReplayCheckpoint(tmp_path / "kept", {"log": "bananas"})
         run = replay(ReplayLog(bananas, "y"), LEARNERS, **options, checkpoint=checkpoint, watch=Stop(stop))
         assert run.interrupted == (stop < 10**9)
     assert run.results().to_dict() == whole.results().to_dict()
@@ -54,18 +54,22 @@ def test_interrupted_again_and_again(bananas, tmp_path, delay):
         ReplayLog(bananas, "y"),
         LEARNERS,
         **options,
-        checkpoint=Checkpoint(tmp_path / "kept", {"log": "bananas"}),
+        checkpoint=ReplayCheckpoint(tmp_path / "kept", {"log": "bananas"}),
     )
     assert again.results().to_dict() == whole.results().to_dict()
 
 
 def test_of_another_replay_or_damaged(bananas, tmp_path):
-    replay(ReplayLog(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
+    replay(ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 0}))
     with pytest.raises(ValueError, match="of another replay: its delay is 0, not 5"):
-        replay(ReplayLog(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 5}))
+        replay(
+            ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 5})
+        )
     (tmp_path / "kept" / "replay.checkpoint").write_bytes(b"?")
     with pytest.raises(ValueError, match="is damaged"):
-        replay(ReplayLog(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
+        replay(
+            ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 0})
+        )
 
 
 command = functools.partial(processes.run, "replay")

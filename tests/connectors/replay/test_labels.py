@@ -14,7 +14,7 @@ from connectors.events.decoding import EventFormat
 from connectors.replay import report
 from connectors.replay.keyed import KeyedLog, key_text
 from connectors.replay.labels import ByLabels, Joined
-from connectors.replay.progress import Checkpoint
+from connectors.replay.progress import ReplayCheckpoint
 from connectors.replay.run import replay
 from streamk.evaluation.label_delay import fail
 from tests.connectors.replay.test_checkpoint import Stop
@@ -127,7 +127,7 @@ def test_labels_that_never_come_are_counted(logs):
         run = replay(
             log, "kaczmarz", baseline=False, limit=limit,
             delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"),
-            checkpoint=None if limit else Checkpoint(path / "kept", {}),
+            checkpoint=None if limit else ReplayCheckpoint(path / "kept", {}),
         )  # fmt: skip
         if limit:
             assert report.left_out(run, log) == "1 event whose label never came"
@@ -233,7 +233,7 @@ def test_bad_labels_are_counted_once_however_often_it_is_interrupted(logs):
         run = replay(
             events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
             delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"),
-            checkpoint=Checkpoint(path / "kept", {}), watch=Stop(stop),
+            checkpoint=ReplayCheckpoint(path / "kept", {}), watch=Stop(stop),
         )  # fmt: skip
     assert run.refused == len(run.examples) == 3
     assert run.learner.to_bytes() == learner.to_bytes()

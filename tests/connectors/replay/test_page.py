@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from connectors.replay.page import axes, page, tables, thinning, words
-from connectors.replay.page.bars import Bar, bar_chart
+from connectors.replay.page.bars import BarRow, bar_chart
 from connectors.replay.page.charts import Line, line_chart
 from tests.connectors.replay import page_samples as samples
 
@@ -263,9 +263,9 @@ def test_a_thinned_curve_keeps_means_extremes_and_gaps():
 
 
 def test_bars_begin_at_zero():
-    drawn = bar_chart("k", "t", [Bar("a", [1.0], "1"), Bar("b", [2.0], "2")])
+    drawn = bar_chart("k", "t", [BarRow("a", [1.0], "1"), BarRow("b", [2.0], "2")])
     assert re.findall(BOX, drawn) == [("0.00", "50.00"), ("0.00", "100.00")]
-    drawn = bar_chart("k", "t", [Bar("a", [-1.0], "−1"), Bar("b", [3.0], "3")])
+    drawn = bar_chart("k", "t", [BarRow("a", [-1.0], "−1"), BarRow("b", [3.0], "3")])
     assert re.findall(BOX, drawn) == [("0.00", "25.00"), ("25.00", "75.00")]
 
 

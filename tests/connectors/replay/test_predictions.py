@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from connectors.files.log import ReplayLog
-from connectors.replay.predictions import PredictionFile
-from connectors.replay.progress import Checkpoint, Scoring
+from connectors.replay.predictions import PredictionWriter
+from connectors.replay.progress import ReplayCheckpoint, Scoring
 from connectors.replay.run import replay
 from connectors.replay.writing import write
 from streamk.evaluation.contest import Scored
@@ -205,7 +205,7 @@ def test_the_script_imports_nothing_of_streamk():
 
 
 def test_lines_of_a_batch_belong_to_its_events_also_when_it_is_scored_in_parts(tmp_path):
-    file = PredictionFile(tmp_path / "p.jsonl", ["a"], classes=False)
+    file = PredictionWriter(tmp_path / "p.jsonl", ["a"], classes=False)
     file.at([12, 17, 20])
     for first, targets in ((1, [1.0, 2.0]), (3, [3.0])):
         file.add(first, Scored(None, targets, {"a": np.array(targets)}, {}, None, None, first))
@@ -262,7 +262,7 @@ def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
     whole = tmp_path / f"whole{suffix}"
     replay(ReplayLog(path, "y"), LEARNER, scoring=Scoring(predictions=whole))
     for after in (1000, 3000, 10**9):
-        keep = Checkpoint(tmp_path / "kept", {})
+        keep = ReplayCheckpoint(tmp_path / "kept", {})
         keep.due = lambda: True
         parts = tmp_path / f"parts{suffix}"
         try:
@@ -284,5 +284,5 @@ def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
             ReplayLog(path, "y"),
             LEARNER,
             scoring=Scoring(predictions=parts),
-            checkpoint=Checkpoint(tmp_path / "kept", {}),
+            checkpoint=ReplayCheckpoint(tmp_path / "kept", {}),
         )
