@@ -1,5 +1,6 @@
 import os
 import signal
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -30,6 +31,20 @@ def pytest_collection_modifyitems(items):
             continue
         if any(isinstance(f, Dispatcher) and f.__module__ == name for f in vars(item.module).values()):
             item.add_marker(pytest.mark.xdist_group(name))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the minutes that the tests of each package took, added up over all workers."""
+    seconds = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration") and hasattr(report, "nodeid"):
+                path = report.nodeid.partition("::")[0].split("/")
+                seconds["/".join(path[: 3 if path[:2] == ["tests", "connectors"] else 2])] += report.duration
+    if seconds.total() > 60.0:
+        terminalreporter.write_sep("=", "minutes by package")
+        for package, spent in seconds.most_common():
+            terminalreporter.write_line(f"{spent / 60.0:6.1f}  {package}")
 
 
 def pytest_configure(config):

@@ -143,7 +143,7 @@ class _Work:
         _become(self._arguments, self._files, *self._others)
 
 
-def run(*arguments, input=None, stdin=None, timeout=120, check=False, **options):
+def run(*arguments, input=None, stdin=None, timeout=900, check=False, **options):
     """Run the command to its end, and return what :func:`subprocess.run` returns of captured text."""
     with contextlib.ExitStack() as stack:
         out, err = (stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(2))

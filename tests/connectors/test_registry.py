@@ -71,8 +71,8 @@ def counter(monkeypatch):
     """A registry with one line more."""
     entry = Entry(
         toy_connector.CounterSection,
-        toy_connector.NoSink,
-        toy_connector.NoPredictions,
+        toy_connector.ListSection,
+        toy_connector.ListPredictions,
         toy_connector.__name__,
     )
     monkeypatch.setitem(REGISTRY, "counter", entry)
@@ -106,3 +106,15 @@ def test_a_new_source_is_one_file_and_one_line(counter, tmp_path):
     assert Checkpoint.read(path).partitions["counter to 250"].position == 250
     replayed = run("replay", str(config), "--json", "--baseline", "none")
     assert json.loads(replayed.stdout)["events"] == 250
+
+
+def test_a_new_sink_is_one_file_and_one_line(counter, tmp_path):
+    toy_connector.ListSink.committed.clear()
+    config = tmp_path / "streamk.toml"
+    config.write_text(
+        "[source]\nkind = 'counter'\ncount = 30\n[events]\ntarget = 'y'\n[learner]\nname = 'kaczmarz'\n"
+        f"[predictions]\nkind = 'counter'\n[checkpoints]\ndirectory = '{tmp_path}/checkpoints'\n"
+    )
+    done = CliRunner().invoke(app, ["run", str(config)])
+    assert done.exit_code == 0, done.output
+    assert [row["offset"] for row in toy_connector.ListSink.committed] == list(range(30))

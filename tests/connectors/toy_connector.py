@@ -1,10 +1,10 @@
-"""A connector in one file: events that count up, of which a daemon learns a given number."""
+"""A connector in one file: events that count up to a given number, and a list of outputs."""
 
 import contextlib
 import json
 from typing import ClassVar, Literal
 
-from connectors.contract.records import Assigned, Log, Polled, Raw, RawBatch, Source
+from connectors.contract.records import Assigned, Log, Polled, Raw, RawBatch, Sink, Source
 from connectors.contract.sections import PredictionSection, SinkSection, SourceSection
 from connectors.events.decoding import Record
 
@@ -21,20 +21,41 @@ class CounterSection(SourceSection):
         return f"counter to {self.count}"
 
 
-class NoSink(SinkSection):
-    """Nowhere."""
+class ListSection(SinkSection):
+    """A list in memory."""
 
     kind: Literal["counter"]
 
     @property
     def place(self):
-        return "nowhere"
+        return "a list"
 
 
-class NoPredictions(PredictionSection, NoSink):
-    """Nowhere."""
+class ListPredictions(PredictionSection, ListSection):
+    """A list in memory."""
 
     kind: Literal["counter"]
+
+
+class ListSink(Sink):
+    """Shows what was written once it is committed."""
+
+    committed: ClassVar[list] = []
+
+    def __init__(self):
+        self._written = []
+
+    def write(self, outputs):
+        self._written += [json.loads(output.body) for output in outputs]
+        return 0
+
+    def commit(self, positions):
+        self.committed += self._written
+        self._written.clear()
+        return False
+
+    def close(self):
+        self._written.clear()
 
 
 def value(number):
@@ -86,6 +107,10 @@ class CounterConnector:
 
     def open_source(self, settings, model):
         return CounterSource(settings.source)
+
+    def open_sinks(self, sections, settings, model, source):
+        for kind in sections:
+            yield kind, ListSink()
 
     @contextlib.contextmanager
     def open_log(self, settings, start, end, strict):

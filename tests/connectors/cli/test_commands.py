@@ -6,13 +6,15 @@ import logging
 import shlex
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import streamk
-from connectors.cli import COMMANDS, app, load, show_waits
+from connectors.cli import COMMANDS, Subcommand, app, load, show_waits
 from connectors.events import names
 from connectors.events.learners import LEARNERS
 from streamk.evaluation.metric import TASKS
@@ -233,3 +235,17 @@ def test_what_a_command_waits_for_is_shown_on_a_terminal_only(terminal, monkeypa
     logging.getLogger("streamk.compiling").info("compiling")
     assert last.getvalue() == ("streamk: compiling\n" if terminal else "")
     assert not first.getvalue()
+
+
+def test_a_new_command_is_one_file_and_one_line(monkeypatch):
+    module = types.ModuleType("connectors.cli.greet")
+
+    def greet_command(name: str) -> None:
+        """Print a greeting."""
+        typer.echo(f"hello, {name}")
+
+    module.greet_command = greet_command
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(COMMANDS, "greet", Subcommand("greet", "Print a greeting.", "streamk greet ann"))
+    assert "Print a greeting." in CliRunner().invoke(app, ["--help"]).stdout
+    assert CliRunner().invoke(app, ["greet", "ann"]).stdout == "hello, ann\n"
