@@ -22,7 +22,7 @@ import numpy as np
 
 import streamk
 from connectors.files.log import ReplayLog
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 
 ROWS = 20_000
 WORDS = [
@@ -58,10 +58,10 @@ def table() -> None:
     with tempfile.TemporaryDirectory() as folder:
         made, cleaned = write(Path(folder))
         began = time.perf_counter()
-        found = replay(ReplayLog(made, "y"), baseline="full").results()
+        found = replay_log(ReplayLog(made, "y"), baseline="full").results()
         seconds = time.perf_counter() - began
         own = found.metrics("kernel")["mae"]
-        clean = replay(ReplayLog(cleaned, "y"), baseline="none").results().metrics("kernel")["mae"]
+        clean = replay_log(ReplayLog(cleaned, "y"), baseline="none").results().metrics("kernel")["mae"]
     print(f"MAE {own:.4f}, cleaned {clean:.4f}: {own / clean - 1:+.1%} (bound 5 %)")
     print(f"{ROWS:,} rows with all baselines: {seconds:.1f} s (bound 20 s)")
 
@@ -70,7 +70,9 @@ def latency() -> None:
     """Print reported latencies next to those of a plain loop over the same log."""
     with tempfile.TemporaryDirectory() as folder:
         made, _ = write(Path(folder))
-        measured = replay(ReplayLog(made, "y"), baseline="none").results().measured()["kernel"]["latency_us"]
+        measured = (
+            replay_log(ReplayLog(made, "y"), baseline="none").results().measured()["kernel"]["latency_us"]
+        )
         events = [(record.fields, float(record.target)) for record in ReplayLog(made, "y")]
     learner = streamk.KernelRegressor(seed=0)
     loop: dict[str, list[float]] = {"predict": [], "learn": [], "predict_learn": []}

@@ -22,7 +22,7 @@ from sections import Row, measure
 
 from connectors.files.log import ReplayLog
 from connectors.replay.progress import Replay
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 
 EVENTS, TURNS = 100_000, 3
 MADE = 10_000_000
@@ -50,7 +50,7 @@ def logs(data: Path, folder: Path) -> Iterator[tuple[str, Path, str]]:
 def run(log: Path, target: str, names: list[str]) -> tuple[float, Replay]:
     """Return the seconds of a replay, and its results."""
     began = time.perf_counter()
-    found = replay(ReplayLog(log, target), names, "classification", baseline=False)
+    found = replay_log(ReplayLog(log, target), names, "classification", baseline=False)
     return time.perf_counter() - began, found
 
 
@@ -110,7 +110,7 @@ def _peaks(events: int) -> tuple[int, int, float]:
             for _ in range(events // 10_000):
                 file.write(block)
         began = time.perf_counter()
-        found = replay(ReplayLog(log, "y"), LEARNER, "classification", baseline=False, watch=watch)
+        found = replay_log(ReplayLog(log, "y"), LEARNER, "classification", baseline=False, watch=watch)
         seconds = time.perf_counter() - began
     assert found.events == events
     return peaks[0], _peak(), seconds

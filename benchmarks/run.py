@@ -29,7 +29,7 @@ from sections import ROOT, Row, measure, one_by_one
 
 import streamk
 from connectors.files.log import ReplayLog
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from streamk.evaluation.results import bytes_of
 
 STREAMS: dict[str, dict[str, Any]] = {
@@ -56,7 +56,7 @@ def streams(data: Path) -> Iterator[Row]:
         for seed in SEEDS:
             log = ReplayLog(data / stream["file"], stream["target"])
             parameters = {**stream["parameters"], "seed": seed}
-            run = replay(log, "kaczmarz", "classification", parameters, stream["limit"], baseline=False)
+            run = replay_log(log, "kaczmarz", "classification", parameters, stream["limit"], baseline=False)
             results.append({**run.results().metrics("kaczmarz"), "model_bytes": bytes_of(run.learner)})
         worst = min(r["accuracy"] for r in results)
         first = results[0]

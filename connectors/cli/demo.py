@@ -14,7 +14,7 @@ from connectors.files.log import ReplayLog
 from connectors.replay import report
 from connectors.replay.demonstration import STREAMS, write_log
 from connectors.replay.progress import Replay, Scoring
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from connectors.replay.writing import write
 
 
@@ -36,7 +36,7 @@ def demo_command(
             source = ReplayLog(log, "label")
             show = report.live(console, source, None) if console.is_terminal else report.lines(console)
             with show as watch:
-                run = replay(
+                run = replay_log(
                     source,
                     task="classification",
                     parameters={"seed": 7},

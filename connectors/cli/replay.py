@@ -35,7 +35,7 @@ from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.identity import identity_of
 from connectors.replay.logs import Reading, delay_of, opened
 from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from connectors.replay.specs import check_name, model_file, settings_of
 from connectors.replay.writing import write
 from connectors.settings.tables import LearnerSection as LearnerSettings
@@ -163,7 +163,7 @@ def replay_command(
             with _showing(console, log, limit, as_json) as watch:
                 chosen = task or (given.task if files[0].endswith(".toml") else task_of(models))
                 scoring = Scoring(interval, by, level, predictions)
-                run = replay(
+                run = replay_log(
                     log,
                     names,
                     chosen,

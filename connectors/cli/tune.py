@@ -27,7 +27,7 @@ from connectors.replay import report
 from connectors.replay.logs import Reading, opened
 from connectors.replay.page.words import decimal
 from connectors.replay.progress import Replay
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from connectors.replay.specs import settings_of
 from connectors.replay.tuning import Dropped, Halving, grid_of, table_of
 from streamk.evaluation.metric import METRICS
@@ -82,7 +82,7 @@ def tune_command(
             showing = report.live(console, log, limit)
         with showing as watch:
             halving = Halving(watch)
-            run = replay(
+            run = replay_log(
                 log, names, task or of_settings, None, limit, False, delay, strict=strict, watch=halving,
                 announce=lambda text: print_line(errors, text),
             )  # fmt: skip

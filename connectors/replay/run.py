@@ -30,7 +30,7 @@ Watch = Callable[[Replay], None]
 _FREEZE = 0.75  # part of the log after which the first contender is also scored without new labels
 
 
-def replay(
+def replay_log(
     log: Log,
     learners: str | Sequence[str] = DEFAULT,
     task: str | None = None,

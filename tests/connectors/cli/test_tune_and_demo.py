@@ -8,7 +8,7 @@ import typer
 
 import streamk
 from connectors.cli import tune
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from connectors.settings.file import load
 from tests.processes import run
 
@@ -127,7 +127,7 @@ def test_settings_that_all_fail_are_named(log, monkeypatch, capsys, events):
                 run.contest.drop(name, "at event 7: overflow")
             watch(run)
 
-        return replay(*given, watch=watched, **options)
+        return replay_log(*given, watch=watched, **options)
 
     monkeypatch.setattr(tune, "replay", failing)
     with pytest.raises(typer.Exit) as ended:

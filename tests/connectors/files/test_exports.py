@@ -14,7 +14,7 @@ from connectors.events.schema import infer
 from connectors.events.targets import decide_task
 from connectors.files.source import FileSource
 from connectors.replay.logs import Reading, delay_of, opened
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from connectors.replay.writing import about
 from tests.connectors.reading import decoder_of, log_of
 
@@ -138,7 +138,7 @@ def replayed(path, **options):
     how = Reading(FormatOptions().format("y"), time=options.pop("time"))
     with opened([str(path)], how) as (log, _):
         log, late = delay_of(log, how, "600", how.time)
-        return replay(log, FAST, baseline="none", delay=late, **options)
+        return replay_log(log, FAST, baseline="none", delay=late, **options)
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
@@ -176,7 +176,7 @@ def test_decimals_are_numbers(tmp_path):
     targets = [y for _, _, y in log]
     assert targets == [k / 100 for k in range(40)]
     assert decide_task(targets, "amount").task == "regression"
-    assert replay(log, FAST, baseline="none").events == 40
+    assert replay_log(log, FAST, baseline="none").events == 40
     log = log_of(table(tmp_path, columns), "n")
     assert [fields for _, fields, _ in log] == [{"amount": k / 100} for k in range(40)]
     assert log.format.types["amount"] == "number"
@@ -186,7 +186,7 @@ def test_decimals_are_labels(tmp_path):
     flags = pa.array([decimal.Decimal(k % 2 + 10**20) for k in range(40)], pa.decimal128(38, 0))
     log = log_of(table(tmp_path, {"a": list(range(40)), "y": flags}))
     assert [y for _, _, y in log] == [k % 2 + 10**20 for k in range(40)]
-    assert replay(log, FAST, baseline="none").task == "classification"
+    assert replay_log(log, FAST, baseline="none").task == "classification"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_numbers_that_are_no_value_are_missing(tmp_path, form, words):
     assert values.count(None) == 2
     columns = {column.name: column.missing for column in log.columns}
     assert columns == {"t": 1, "n": 1, "y": 1, "w": 0}
-    assert replay(of_sensors(tmp_path, form, missing=("-999",)), FAST, baseline="none").events == 59
+    assert replay_log(of_sensors(tmp_path, form, missing=("-999",)), FAST, baseline="none").events == 59
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
@@ -267,10 +267,10 @@ def test_a_daemon_takes_the_same_values_for_missing():
 @pytest.mark.parametrize("name", ["run, line 2.csv", "a: b, row 9.csv", "log.csv"])
 def test_the_line_of_a_rejected_record_does_not_come_from_the_name_of_the_file(tmp_path, name):
     path = written(tmp_path, "a,y\n" + "1,u\n2,v\n" * 20 + "3\n" + "1,u\n" * 5, name)
-    run = replay(log_of(path, strict=True), FAST, baseline="none")
+    run = replay_log(log_of(path, strict=True), FAST, baseline="none")
     assert (run.events, run.error.line) == (40, 42)
     log = log_of(path)
-    run = replay(log, FAST, baseline="none")
+    run = replay_log(log, FAST, baseline="none")
     assert run.events == 45
     (example,) = log.examples
     about_it = about(run, run.results(), log, [], {})["left_out"]["examples"]
@@ -353,7 +353,7 @@ def test_an_export_costs_at_most_a_twentieth_of_the_error(tmp_path, export, miss
             plain = log_of(path, "y")
             next(iter(plain))
             assert any("--missing=-999" in note for note in plain.notes)
-        runs.append(replay(log, "kernel", baseline="none"))
+        runs.append(replay_log(log, "kernel", baseline="none"))
     clean, messy = runs
     assert messy.events == clean.events
     found = [run.results().metrics(run.names[0]) for run in runs]

@@ -13,7 +13,7 @@ from connectors.events.decoding import EventFormat
 from connectors.files.source import FileSource
 from connectors.formats.lines import Lines
 from connectors.formats.open_file import OpenFile, encoding_of
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from tests.connectors.reading import decoder_of, log_of
 from tests.connectors.test_equal_events import of_daemon, of_replay, of_train, require_equal
 
@@ -330,7 +330,7 @@ SORTED = ["p"] * 40 + ["q"] * 40 + ["z"] * 40
 def test_a_log_that_is_sorted_by_its_target_is_named_after_the_last_event(tmp_path, targets, sentence):
     path = written(tmp_path, "a,y\n" + "".join(f"{k % 7},{y}\n" for k, y in enumerate(targets)))
     announced = []
-    replay(log_of(path), "kaczmarz:features=64", baseline="none", announce=announced.append)
+    replay_log(log_of(path), "kaczmarz:features=64", baseline="none", announce=announced.append)
     assert sentence in announced[-1]
     assert bool(sentence) == ("shuffle" in announced[-1])
     log = log_of(path)

@@ -14,7 +14,7 @@ from river import datasets
 from connectors.files.log import ReplayLog
 from connectors.replay.demonstration import synthetic, write_log
 from connectors.replay.progress import ReplayCheckpoint
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from tests import processes
 
 LEARNERS = ["kaczmarz:features=128", "river.forest.ARFClassifier:n_models=2"]
@@ -42,15 +42,17 @@ class Stop:
 @pytest.mark.parametrize("delay", [0, 300])
 def test_interrupted_again_and_again(bananas, tmp_path, delay):
     options = {"task": "classification", "delay": delay, "limit": 4000}
-    whole = replay(ReplayLog(bananas, "y"), LEARNERS, **options)
+    whole = replay_log(ReplayLog(bananas, "y"), LEARNERS, **options)
     for stop in (0, 700, 1500, 3999, 10**9):
         checkpoint = ReplayCheckpoint(tmp_path / "kept", {"log": "bananas"})
-        run = replay(ReplayLog(bananas, "y"), LEARNERS, **options, checkpoint=checkpoint, watch=Stop(stop))
+        run = replay_log(
+            ReplayLog(bananas, "y"), LEARNERS, **options, checkpoint=checkpoint, watch=Stop(stop)
+        )
         assert run.interrupted == (stop < 10**9)
     assert run.results().to_dict() == whole.results().to_dict()
     assert run.learner.to_bytes() == whole.learner.to_bytes()
     assert run.doublings == whole.doublings
-    again = replay(
+    again = replay_log(
         ReplayLog(bananas, "y"),
         LEARNERS,
         **options,
@@ -60,14 +62,16 @@ def test_interrupted_again_and_again(bananas, tmp_path, delay):
 
 
 def test_of_another_replay_or_damaged(bananas, tmp_path):
-    replay(ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 0}))
+    replay_log(
+        ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 0})
+    )
     with pytest.raises(ValueError, match="of another replay: its delay is 0, not 5"):
-        replay(
+        replay_log(
             ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 5})
         )
     (tmp_path / "kept" / "replay.checkpoint").write_bytes(b"?")
     with pytest.raises(ValueError, match="is damaged"):
-        replay(
+        replay_log(
             ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 0})
         )
 

@@ -9,7 +9,7 @@ from connectors.cli import app
 from connectors.events.targets import InferredLabels
 from connectors.files.log import ReplayLog
 from connectors.replay.labels import ByLabels, Joined
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from tests.connectors.replay.test_labels import events_of, joined
 
 LEARNER = "kaczmarz:features=32"
@@ -29,7 +29,7 @@ MANY = [i % 20 for i in range(1000)] + list(range(200))
     ("targets", "line", "why"), [(FRACTION, 1502, "is 2.5"), (MANY, 1102, "has more than 100 values")]
 )
 def test_a_replay_ends_at_the_first_target_that_is_no_class(tmp_path, targets, line, why):
-    run = replay(ReplayLog(csv_log(tmp_path, targets), "y"), LEARNER, baseline=False)
+    run = replay_log(ReplayLog(csv_log(tmp_path, targets), "y"), LEARNER, baseline=False)
     assert run.error == (
         f"{tmp_path}/log.csv, line {line}: `y` {why}, but classification was inferred from whole numbers; "
         "give --task regression, or --task classification if every number is a class"
@@ -40,13 +40,13 @@ def test_a_replay_ends_at_the_first_target_that_is_no_class(tmp_path, targets, l
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("targets", [FRACTION, MANY])
 def test_a_task_that_is_given_is_not_doubted(tmp_path, targets, task):
-    run = replay(ReplayLog(csv_log(tmp_path, targets), "y"), LEARNER, task, baseline=False)
+    run = replay_log(ReplayLog(csv_log(tmp_path, targets), "y"), LEARNER, task, baseline=False)
     assert (run.error, run.events) == ("", len(targets))
 
 
 def test_strings_are_classes_however_many(tmp_path):
     targets = [f"c{i % 20}" for i in range(1000)] + [f"c{i}" for i in range(150)] + [2.5]
-    run = replay(ReplayLog(csv_log(tmp_path, targets), "y"), LEARNER, baseline=False)
+    run = replay_log(ReplayLog(csv_log(tmp_path, targets), "y"), LEARNER, baseline=False)
     assert (run.error, run.events) == ("", len(targets))
 
 
@@ -60,14 +60,14 @@ def label_logs(folder):
 
 def test_labels_that_are_joined_are_checked(tmp_path):
     events, labels = label_logs(tmp_path)
-    run = replay(Joined(events, labels, joined("id")), LEARNER, baseline=False)
+    run = replay_log(Joined(events, labels, joined("id")), LEARNER, baseline=False)
     assert "events.jsonl, line 1101: `y` is 2.5" in run.error
     assert run.events == 1100
 
 
 def test_labels_that_come_late_are_checked(tmp_path):
     events, labels = label_logs(tmp_path)
-    run = replay(events, LEARNER, baseline=False, delay=ByLabels(labels, joined("id"), "at"))
+    run = replay_log(events, LEARNER, baseline=False, delay=ByLabels(labels, joined("id"), "at"))
     assert "labels.jsonl, line 1101: `y` is 2.5" in run.error
     assert run.events == 1100
 

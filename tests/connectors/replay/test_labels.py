@@ -15,7 +15,7 @@ from connectors.replay import report
 from connectors.replay.keyed import KeyedLog, key_text
 from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.progress import ReplayCheckpoint
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from streamk.evaluation.label_delay import fail
 from tests.connectors.replay.test_checkpoint import Stop
 from tests.processes import run
@@ -79,7 +79,7 @@ def test_labels_come_when_they_say(logs):
     path, events, labels = logs
     late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at")
     log = events_of(path / "events.jsonl")
-    run = replay(log, "kaczmarz:features=64,seed=7", baseline=False, delay=late)
+    run = replay_log(log, "kaczmarz:features=64,seed=7", baseline=False, delay=late)
     learner, metric, never = loop(events, labels)
     assert run.learner.to_bytes() == learner.to_bytes()
     found = run.results().metrics(run.names[0])
@@ -91,7 +91,7 @@ def test_labels_come_when_they_say(logs):
 def test_labels_that_are_only_joined(logs):
     path, _, labels = logs
     log = Joined(events_of(path / "events.jsonl"), str(path / "labels.jsonl"), joined("id"))
-    run = replay(log, "kaczmarz", baseline=False, delay=3)
+    run = replay_log(log, "kaczmarz", baseline=False, delay=3)
     assert run.events == len(labels) - 1
     assert log.left_out() == "24 events have no label"
     assert "id" not in run.learner.number_names
@@ -103,7 +103,7 @@ def test_labels_that_are_refused_cost_no_other_event(logs, strict):
     labels[100]["y"], labels[300]["y"] = "a text", 7
     (path / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
     late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at")
-    run = replay(
+    run = replay_log(
         events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
         delay=late, strict=strict,
     )  # fmt: skip
@@ -124,7 +124,7 @@ def test_labels_that_never_come_are_counted(logs):
     (path / "labels.jsonl").write_text("\n".join(rows))
     for limit in (None, None, 50):
         log = events_of(path / "events.jsonl", "id")
-        run = replay(
+        run = replay_log(
             log, "kaczmarz", baseline=False, limit=limit,
             delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"),
             checkpoint=None if limit else ReplayCheckpoint(path / "kept", {}),
@@ -170,7 +170,7 @@ def test_bad_records_of_a_label_log_cost_no_others(logs, row, sentence, strict):
     rows.insert(700, row if row == "broken" else json.dumps(row))
     (path / "labels.jsonl").write_text("\n".join(rows))
     late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at")
-    run = replay(
+    run = replay_log(
         events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
         delay=late, strict=strict,
     )  # fmt: skip
@@ -191,7 +191,7 @@ def test_bad_records_of_labels_that_are_only_joined(logs, row, sentence):
     (path / "labels.jsonl").write_text("\n".join(rows))
     events = events_of(path / "events.jsonl")
     log = Joined(events, str(path / "labels.jsonl"), joined("id"))
-    run = replay(log, "kaczmarz", baseline=False)
+    run = replay_log(log, "kaczmarz", baseline=False)
     assert run.events == len(labels) - 1
     assert log.left_out() == "1 record of the label log skipped; 24 events have no label"
     assert f"labels.jsonl, {sentence}" in log.examples[0]
@@ -209,7 +209,7 @@ def test_a_bad_label_after_the_last_event(logs, strict):
     rows = [*map(json.dumps, labels)]
     rows.insert(late[3], json.dumps({"id": "bad", "at": 1300.0}))
     (path / "labels.jsonl").write_text("\n".join(rows))
-    run = replay(
+    run = replay_log(
         events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
         delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"), strict=strict,
     )  # fmt: skip
@@ -230,7 +230,7 @@ def test_bad_labels_are_counted_once_however_often_it_is_interrupted(logs):
     (path / "labels.jsonl").write_text("\n".join(rows))
 
     for stop in (0, 400, 800, 10**9):
-        run = replay(
+        run = replay_log(
             events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
             delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"),
             checkpoint=ReplayCheckpoint(path / "kept", {}), watch=Stop(stop),
@@ -282,9 +282,9 @@ def test_keys_of_csv_are_as_they_are_written(tmp_path, late, monkeypatch):
     monkeypatch.setattr("connectors.replay.run.contender", lambda *_, **__: noted)
     log, labels = csv_logs(tmp_path, KEYS, [(key, 10 * i + 0.25) for i, key in enumerate(KEYS)][::-1])
     if late:
-        replay(log, "noted", "regression", baseline=False, delay=ByLabels(labels, joined("id"), "at"))
+        replay_log(log, "noted", "regression", baseline=False, delay=ByLabels(labels, joined("id"), "at"))
     else:
-        replay(Joined(log, labels, joined("id")), "noted", "regression", baseline=False)
+        replay_log(Joined(log, labels, joined("id")), "noted", "regression", baseline=False)
     assert sorted(noted.learned) == [(i + 0.5, 10 * i + 0.25) for i in range(len(KEYS))]
 
 
@@ -295,11 +295,13 @@ def test_of_several_labels_of_a_key_the_first_counts(tmp_path, late, monkeypatch
     log, labels = csv_logs(tmp_path, ["k", "l"], [("k", 1.5), ("l", 2.5), ("k", 3.5)])
     (tmp_path / "labels.csv").write_text((tmp_path / "labels.csv").read_text().replace(",100", ",-5"))
     if late:
-        run = replay(log, "noted", "regression", baseline=False, delay=ByLabels(labels, joined("id"), "at"))
+        run = replay_log(
+            log, "noted", "regression", baseline=False, delay=ByLabels(labels, joined("id"), "at")
+        )
         said, count = run.examples, run.refused
     else:
         log = Joined(log, labels, joined("id"))
-        replay(log, "noted", "regression", baseline=False)
+        replay_log(log, "noted", "regression", baseline=False)
         said, count = log.examples, log.unreadable
     assert noted.learned == [(0.5, 1.5), (1.5, 2.5)]
     assert said == [f"{labels}, line 4: the key 'k' has a label already"]

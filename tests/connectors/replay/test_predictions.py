@@ -15,7 +15,7 @@ import pytest
 from connectors.files.log import ReplayLog
 from connectors.replay.predictions import PredictionWriter
 from connectors.replay.progress import ReplayCheckpoint, Scoring
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from connectors.replay.writing import write
 from streamk.evaluation.contest import Scored
 
@@ -49,7 +49,7 @@ def scored(
     """Replay a log into a folder, and return its predictions and results."""
     log = ReplayLog(log_of(folder / "log.csv", task, classes, rows), "y")
     scoring = Scoring(by=by, level=level, predictions=folder / "p.jsonl")
-    run = replay(log, learners, delay=delay, scoring=scoring, baseline=baseline)
+    run = replay_log(log, learners, delay=delay, scoring=scoring, baseline=baseline)
     write(folder, run, log, ["streamk"], {})
     return folder / "p.jsonl", folder / "results.json"
 
@@ -224,7 +224,7 @@ def test_a_table_of_predictions_has_the_ends_of_intervals_and_the_field_of_slice
     options = {"delay": delay, "baseline": "quick"}
     for file in ("p.csv", "p.jsonl"):
         scoring = Scoring(by="day", level=0.9, predictions=tmp_path / file)
-        replay(ReplayLog(log, "y"), "kernel", scoring=scoring, **options)
+        replay_log(ReplayLog(log, "y"), "kernel", scoring=scoring, **options)
     table = pd.read_csv(tmp_path / "p.csv")
     assert list(table)[:7] == [
         "event",
@@ -260,13 +260,13 @@ class Stop:
 def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
     path = log_of(tmp_path / "log.csv", "classification")
     whole = tmp_path / f"whole{suffix}"
-    replay(ReplayLog(path, "y"), LEARNER, scoring=Scoring(predictions=whole))
+    replay_log(ReplayLog(path, "y"), LEARNER, scoring=Scoring(predictions=whole))
     for after in (1000, 3000, 10**9):
         keep = ReplayCheckpoint(tmp_path / "kept", {})
         keep.due = lambda: True
         parts = tmp_path / f"parts{suffix}"
         try:
-            replay(
+            replay_log(
                 ReplayLog(path, "y"),
                 LEARNER,
                 scoring=Scoring(predictions=parts),
@@ -280,7 +280,7 @@ def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
     assert len(whole.read_text().splitlines()) == ROWS + (suffix == ".csv")
     parts.write_bytes(b"")
     with pytest.raises(ValueError, match="is shorter than when the replay was interrupted"):
-        replay(
+        replay_log(
             ReplayLog(path, "y"),
             LEARNER,
             scoring=Scoring(predictions=parts),

@@ -8,14 +8,14 @@ from connectors.files.log import ReplayLog
 from connectors.replay import report
 from connectors.replay.page.words import decimal
 from connectors.replay.progress import Scoring
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 
 
 def small(tmp_path, target):
     path = tmp_path / "log.jsonl"
     rows = [{"a": float(i % 7), "y": target(i)} for i in range(2100)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    return replay(ReplayLog(path, "y"), "kaczmarz", parameters={"seed": 1, "features": 32})
+    return replay_log(ReplayLog(path, "y"), "kaczmarz", parameters={"seed": 1, "features": 32})
 
 
 def test_the_picture(tmp_path):
@@ -63,7 +63,7 @@ def test_the_summary_has_the_headline_metric_of_every_slice(tmp_path, target, ti
     days = ("Monday", "Tuesday", None)
     rows = [{"a": float(i % 7), "day": days[i % 3], "y": target(i)} for i in range(2100)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    run = replay(ReplayLog(path, "y"), "kaczmarz:features=32", scoring=Scoring(by="day"), delay=delay)
+    run = replay_log(ReplayLog(path, "y"), "kaczmarz:features=32", scoring=Scoring(by="day"), delay=delay)
     out = io.StringIO()
     report.summary(run, Console(file=out, width=140))
     text = out.getvalue()

@@ -8,7 +8,7 @@ from river import datasets, metrics
 import streamk
 from connectors.files.log import ReplayLog
 from connectors.replay.progress import Scoring
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from streamk.evaluation import DelayByTime
 from tests.references import late_loop
 
@@ -28,7 +28,7 @@ def log(tmp_path, rows, **options):
 
 
 def test_a_replay_is_a_river_loop(bananas):
-    run = replay(ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128})
+    run = replay_log(ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128})
     learner = streamk.KaczmarzClassifier(seed=7, features=128)
     accuracy, kappa, loss = metrics.Accuracy(), metrics.CohenKappa(), metrics.LogLoss()
     for x, y in datasets.Bananas().take(2500):
@@ -50,7 +50,7 @@ def test_a_replay_is_a_river_loop(bananas):
 
 @pytest.mark.parametrize("delay", [1, 100, 5000])
 def test_late_labels_are_a_loop_too(bananas, delay):
-    run = replay(
+    run = replay_log(
         ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128}, limit=1500, delay=delay
     )
     learner = streamk.KaczmarzClassifier(seed=7, features=128)
@@ -66,7 +66,7 @@ def test_late_labels_are_a_loop_too(bananas, delay):
 def test_a_learner_with_a_delay_parameter_gets_the_delay(bananas):
     def told(**parameters):
         made = {"seed": 7, "features": 768, **parameters}
-        return replay(
+        return replay_log(
             ReplayLog(bananas, "y"), "kernel", None, made, limit=20, baseline=False, delay=7
         ).learner
 
@@ -77,13 +77,13 @@ def test_a_learner_with_a_delay_parameter_gets_the_delay(bananas):
 
 def test_a_delay_that_is_none(bananas):
     with pytest.raises(ValueError, match="delay is -1; it must be a whole number"):
-        replay(ReplayLog(bananas, "y"), delay=-1)
+        replay_log(ReplayLog(bananas, "y"), delay=-1)
 
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_late_label_that_is_bad_is_named_by_its_line(tmp_path, strict):
     rows = [{"a": float(i), "y": 5 if i == 3 else "uv"[i % 2]} for i in range(2300)]
-    run = replay(log(tmp_path, rows), task="classification", delay=1200, strict=strict)
+    run = replay_log(log(tmp_path, rows), task="classification", delay=1200, strict=strict)
     said = run.error if strict else run.examples[0]
     assert "line 4: the label is 5" in said
     assert (run.events, run.refused) == ((3, 0) if strict else (2299, 1))
@@ -94,7 +94,7 @@ def test_a_late_label_that_is_bad_is_named_by_its_line(tmp_path, strict):
 def test_a_late_target_that_is_refused_costs_no_other_event(tmp_path, strict):
     """What would have been counted, had it never been: targets come a second after their events."""
     rows = [{"t": float(i), "a": float(i % 4), "y": 1e300 if i in (3, 8) else float(i)} for i in range(10)]
-    run = replay(
+    run = replay_log(
         log(tmp_path, rows),
         "kaczmarz",
         "regression",
@@ -119,7 +119,7 @@ def bananas_by_time(tmp_path):
 @pytest.mark.parametrize("delay", [DelayByTime("t", 1e6), DelayByTime("t", 300.0), 300])
 def test_events_come_in_chunks_however_many_wait(tmp_path, delay):
     seen = []
-    run = replay(
+    run = replay_log(
         bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=delay,
         watch=lambda run: seen.append(len(run.lines)),
     )  # fmt: skip
@@ -130,7 +130,7 @@ def test_events_come_in_chunks_however_many_wait(tmp_path, delay):
 
 def test_lines_are_dropped_once_targets_have_come(tmp_path):
     kept = []
-    replay(
+    replay_log(
         bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=2,
         watch=lambda run: kept.append(len(run.lines)),
     )  # fmt: skip
@@ -140,7 +140,7 @@ def test_lines_are_dropped_once_targets_have_come(tmp_path):
 def test_lines_at_powers_of_two_are_those_of_a_count(tmp_path):
     """A second is an event here: by either, the same is scored, and shown."""
     shown = [
-        replay(
+        replay_log(
             bananas_by_time(tmp_path), "kaczmarz:features=64,seed=1", baseline=False, delay=delay
         ).doublings
         for delay in (300, DelayByTime(lambda x: x["t"], 300.5))
@@ -152,7 +152,7 @@ def test_lines_at_powers_of_two_are_those_of_a_count(tmp_path):
 def test_regression(tmp_path):
     rng = np.random.default_rng(0)
     rows = [{"a": a, "y": float(np.sin(2 * a) * 10 + 50)} for a in rng.normal(size=1500).tolist()]
-    run = replay(log(tmp_path, rows), parameters={"seed": 1})
+    run = replay_log(log(tmp_path, rows), parameters={"seed": 1})
     results = run.results()
     ours, line = (results.metrics(name) for name in (run.names[0], "linear model"))
     assert run.task == "regression"
@@ -174,11 +174,11 @@ def test_regression(tmp_path):
 )
 def test_the_task_is_inferred_from_the_targets(tmp_path, targets, task):
     rows = [{"a": 1.0, "y": y} for y in targets]
-    assert replay(log(tmp_path, rows), baseline=False).task == task
+    assert replay_log(log(tmp_path, rows), baseline=False).task == task
 
 
 def test_the_curves(bananas):
-    run = replay(ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 64}, limit=2100)
+    run = replay_log(ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 64}, limit=2100)
     assert [p.events for p in run.doublings] == [*(2**i for i in range(12)), 2100]
     windows = run.results().windows("kaczmarz")
     assert len(windows.rows) == len(windows.cumulative) == 2
@@ -191,9 +191,9 @@ def test_the_curves(bananas):
 def test_chunks_do_not_show(bananas, monkeypatch):
     from connectors.replay import micro_batches as module
 
-    whole = replay(ReplayLog(bananas, "y"), parameters={"seed": 7}).results().to_dict()
+    whole = replay_log(ReplayLog(bananas, "y"), parameters={"seed": 7}).results().to_dict()
     monkeypatch.setattr(module, "CHUNK", 37)
-    assert replay(ReplayLog(bananas, "y"), parameters={"seed": 7}).results().to_dict() == whole
+    assert replay_log(ReplayLog(bananas, "y"), parameters={"seed": 7}).results().to_dict() == whole
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_bad_record_is_named_by_its_line(tmp_path, monkeypatch, row, message, 
     monkeypatch.setattr(module, "CHUNK", chunk)
     rows = [{"a": 1.0, "y": "u"}, {"a": 2.0, "y": "v"}, row, {"a": 3.0, "y": "u"}]
     source = log(tmp_path, rows, strict=strict)
-    run = replay(source, task="classification", strict=strict)
+    run = replay_log(source, task="classification", strict=strict)
     assert run.events == run.learner.events == (2 if strict else 3)
     if strict:
         assert re.search(message, run.error)
@@ -226,21 +226,21 @@ def test_a_bad_record_is_named_by_its_line(tmp_path, monkeypatch, row, message, 
 def test_a_bad_first_record_is_an_error(tmp_path):
     for strict in (True, False):
         with pytest.raises(ValueError, match="line 1: field 'a' is 1e\\+300"):
-            replay(log(tmp_path, [{"a": 1e300, "y": "u"}]), strict=strict)
+            replay_log(log(tmp_path, [{"a": 1e300, "y": "u"}]), strict=strict)
 
 
 def test_a_target_that_is_not_a_number(tmp_path):
-    run = replay(log(tmp_path, [{"a": 1, "y": 1.5}, {"a": 1, "y": "x"}]), task="regression", strict=True)
+    run = replay_log(log(tmp_path, [{"a": 1, "y": 1.5}, {"a": 1, "y": "x"}]), task="regression", strict=True)
     assert "line 2: the target 'y' is 'x', not a number" in run.error
 
 
 def test_unknown_names(tmp_path):
     with pytest.raises(ValueError, match="learner forest: no such learner; use kernel, kaczmarz"):
-        replay(log(tmp_path, [{"y": 1}]), "forest", "classification")
+        replay_log(log(tmp_path, [{"y": 1}]), "forest", "classification")
 
 
 def test_blocks_wait_and_are_reported(bananas):
-    run = replay(
+    run = replay_log(
         ReplayLog(bananas, "y"),
         "kaczmarz",
         parameters={"block_size": 64, "seed": 1},
@@ -257,20 +257,20 @@ def test_blocks_wait_and_are_reported(bananas):
 def test_labels_of_csv_that_are_one_number_are_one_class(tmp_path, labels, classes):
     path = tmp_path / "log.csv"
     path.write_text("a,y\n" + "".join(f"{i},{y}\n" for i, y in enumerate(labels)))
-    run = replay(ReplayLog(path, "y"), task="classification", parameters={"seed": 1})
+    run = replay_log(ReplayLog(path, "y"), task="classification", parameters={"seed": 1})
     assert list(run.learner.predict_proba_one({"a": 1.0})) == classes
 
 
 def test_a_parameter_that_only_the_other_task_has(bananas):
     for task in ("classification", None):
         with pytest.raises(ValueError, match=r"parameters\.quantile: \w+ has no such parameter; use kernel"):
-            replay(ReplayLog(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
+            replay_log(ReplayLog(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
 
 
 def test_the_field_of_slices_must_exist(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("a,day,y\n" + "1,mo,u\n2,tu,v\n" * 50)
     with pytest.raises(ValueError, match=r"--by dya: there is no such field; did you mean day"):
-        replay(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="dya"))
-    run = replay(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="day"))
+        replay_log(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="dya"))
+    run = replay_log(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="day"))
     assert run.events == 100

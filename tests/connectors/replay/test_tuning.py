@@ -6,7 +6,7 @@ import random
 import pytest
 
 from connectors.files.log import ReplayLog
-from connectors.replay.run import replay
+from connectors.replay.run import replay_log
 from connectors.replay.tuning import GRIDS, Halving, grid_of
 
 
@@ -21,14 +21,14 @@ def log(tmp_path, n=5000):
 def test_the_best_is_left(tmp_path):
     names = grid_of("kaczmarz", ["features=16|256", "bandwidth=0.01|1"])
     halving = Halving(lambda run: None)
-    run = replay(log(tmp_path), names, baseline=False, watch=halving)
+    run = replay_log(log(tmp_path), names, baseline=False, watch=halving)
     assert run.results().ranking()[0] == "kaczmarz:features=256,bandwidth=1"
     assert len(halving.dropped) >= 2
     for name, dropped in halving.dropped.items():
         assert run.results().error(name) == dropped.why
         assert dropped.events == run.contest.standings[name].events
         assert dropped.value == run.results().metrics_of(name, "accuracy")
-        again = replay(log(tmp_path), [dropped.best], baseline=False, limit=dropped.events)
+        again = replay_log(log(tmp_path), [dropped.best], baseline=False, limit=dropped.events)
         assert dropped.best_value == again.results().metrics_of(dropped.best, "accuracy") >= dropped.value
     assert min(run.contest.standings[name].events for name in halving.dropped) >= 2048
     assert run.contest.standings["kaczmarz:features=256,bandwidth=1"].events == 5000
@@ -38,7 +38,7 @@ def test_equals_are_not_called_worse(tmp_path):
     """Of two that are the same, neither is worse, nor in the worse half."""
     halving = Halving(lambda run: None)
     names = ["kaczmarz:features=64,seed=1", "kaczmarz:seed=1,features=64"]
-    replay(log(tmp_path), names, baseline=False, watch=halving)
+    replay_log(log(tmp_path), names, baseline=False, watch=halving)
     assert not halving.dropped
 
 
