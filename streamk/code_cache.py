@@ -1,15 +1,21 @@
-"""The directory in which compiled code is cached between starts.
+"""Compiled code between starts: the directory in which it is cached, and the code that a wheel ships.
 
 Numba's own cache checks the file of a function, but not the files of the functions it calls, and fails if a
 type named in it no longer exists. Code of this distribution is therefore cached in a folder whose name is a
 hash of the sources that it may call, those of its package and of the packages before it: in
 ``NUMBA_CACHE_DIR`` if it is set, else next to the sources, else in the user's cache directory. If none of
 them is writable, as in a container with a read-only root file system, importing a cached function fails.
-Importing this module then sets a temporary directory for this process and its
-children.
+Importing this module then sets a temporary directory for this process and its children.
+
+A wheel for one version of Python has such folders in ``streamk/compiled``, made by ``make release`` for
+processors with the instructions of x86-64-v3. They are read first, and nothing is written to them. Code that
+they lack, or that is for another platform, state of the sources or version of Numba, is compiled for the
+processor of this machine and cached as above. The processor's name is only looked up, not set, so that other
+code of the process is compiled as before. Without v3, or with ``NUMBA_CPU_NAME`` or ``NUMBA_CPU_FEATURES``,
+the folders are ignored.
 """
 
-# mypy: disable-error-code="attr-defined, list-item, misc, no-untyped-call"
+# mypy: disable-error-code="assignment, attr-defined, list-item, method-assign, misc, no-untyped-call"
 from __future__ import annotations
 
 import atexit
@@ -23,20 +29,25 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import llvmlite
 import numba
-from numba.core.caching import CompileResultCacheImpl, InTreeCacheLocator
+from numba.core.base import BaseContext
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, InTreeCacheLocator
+from numba.core.codegen import get_host_cpu_features
 from numba.misc.appdirs import AppDirs
 
 _SITE = Path(__file__).parent.parent
 _PACKAGES = ("streamk", "connectors")  # each imports those before it
+_SHIPPED = _SITE / "streamk" / "compiled"
+PROCESSOR, FEATURES = "x86-64-v3", "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"  # of shipped code
 _KEPT = 4  # folders of other states of the sources
 _IN_USE = 3600.0  # seconds after a start or a compilation in which no folder is removed
 
 
 @cache
 def _state(packages: tuple[str, ...]) -> str:
-    """Return a hash of the sources of packages and of Numba's version."""
-    found = hashlib.sha256(numba.__version__.encode())
+    """Return a hash of the sources of packages and of the compiler's version."""
+    found = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for package in packages:
         for directory, folders, names in os.walk(_SITE / package):
             folders[:] = sorted(set(folders) - {"__pycache__"})
@@ -48,8 +59,8 @@ def _state(packages: tuple[str, ...]) -> str:
 
 
 @cache
-def _folder(root: Path, packages: tuple[str, ...]) -> Path | None:
-    """Return the folder of this state of the sources, or None if it is not writable."""
+def _is_writable(root: Path, packages: tuple[str, ...]) -> bool:
+    """Return whether the folder of this state of the sources can be written, and make it."""
     folder = root / f"streamk-{_state(packages)}"
     new = not folder.exists()
     try:
@@ -57,10 +68,10 @@ def _folder(root: Path, packages: tuple[str, ...]) -> Path | None:
         tempfile.TemporaryFile(dir=folder).close()
         os.utime(folder)
     except OSError:
-        return None
+        return False
     if new:
         _remove_others(folder)
-    return folder
+    return True
 
 
 def _remove_others(folder: Path) -> None:
@@ -80,40 +91,70 @@ def _remove_others(folder: Path) -> None:
 class _Locator(InTreeCacheLocator):
     """The files of one function in the folder of this state of the sources."""
 
-    def __init__(self, function: Callable[..., object], file: str, folder: Path) -> None:
+    def __init__(
+        self, function: Callable[..., object], file: str, root: Path, packages: tuple[str, ...]
+    ) -> None:
         super().__init__(function, file)
-        self._folder, self._cache_path = folder, str(folder / Path(file).parent.relative_to(_SITE))
+        place, state = Path(file).parent.relative_to(_SITE), f"streamk-{_state(packages)}"
+        self._folder, self._cache_path = root / state, str(root / state / place)
+        self.shipped = _SHIPPED / state / place
 
     def ensure_cache_path(self) -> None:
-        """Make the directory before a file is written to it."""
+        """Make the directory before a file is written to it, and warn if it is temporary."""
         super().ensure_cache_path()
         os.utime(self._folder)
+        if _temporary:
+            _warn()
 
     @classmethod
     def from_function(cls, function: Callable[..., object], file: str) -> _Locator | None:
         """Return the locator of a function of this distribution."""
         own = [k for k, package in enumerate(_PACKAGES, 1) if Path(file).is_relative_to(_SITE / package)]
-        if not own:
+        if not own or not Path(file).exists():
             return None
-        given = numba.config.CACHE_DIR
+        given, packages = numba.config.CACHE_DIR, _PACKAGES[: own[0]]
         user = AppDirs(appname="numba", appauthor=False).user_cache_dir
         roots = ([given] if given else []) + [_SITE / "streamk" / "__pycache__", user]
-        folders = (_folder(Path(root), _PACKAGES[: own[0]]) for root in roots)
-        found = next((folder for folder in folders if folder is not None), None)
-        return None if found is None or not Path(file).exists() else cls(function, file, found)
+        found = next((Path(root) for root in roots if _is_writable(Path(root), packages)), None)
+        return None if found is None else cls(function, file, found, packages)
+
+
+@cache
+def _reads_shipped() -> bool:
+    """Return whether the shipped code is for this processor, and no variable names another."""
+    features = set(get_host_cpu_features().split(","))
+    named = numba.config.CPU_NAME is not None or numba.config.CPU_FEATURES is not None
+    return _SHIPPED.is_dir() and not named and features.issuperset(FEATURES.split(","))
+
+
+def _load_overload(self: FunctionCache, signature: object, context: BaseContext) -> object:
+    """Load compiled code that was shipped, or else that of this machine."""
+    locator = self._impl.locator
+    if isinstance(locator, _Locator) and locator.shipped.is_dir() and _reads_shipped():
+        file = IndexDataCacheFile(locator.shipped, self._impl.filename_base, locator.get_source_stamp())
+        called, (triple, *_), code = self._index_key(signature, context.codegen())
+        try:
+            found = file.load((called, (triple, PROCESSOR, FEATURES), code))
+        except Exception:  # a damaged file raises what pickle does
+            found = None
+        if found is not None:
+            return self._impl.rebuild(context, found)
+    return _load_cached(self, signature, context)
 
 
 def _ensure() -> None:
-    """Find a directory for compiled code, and warn if it is temporary."""
+    """Find a directory for compiled code, if need be a temporary one."""
+    global _temporary
     try:
         CompileResultCacheImpl(_ensure)
     except RuntimeError:
-        pass
-    else:
-        return
-    made = tempfile.mkdtemp(prefix="streamk-")
-    atexit.register(_remove, made, os.getpid())
-    os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = made
+        _temporary = tempfile.mkdtemp(prefix="streamk-")
+        atexit.register(_remove, _temporary, os.getpid())
+        os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = _temporary
+
+
+@cache
+def _warn() -> None:
     warnings.warn(
         "compiled code cannot be kept, so that every start compiles again for some seconds; "
         "set NUMBA_CACHE_DIR to a directory that can be written",
@@ -127,5 +168,7 @@ def _remove(directory: str, owner: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+_temporary = ""
 CompileResultCacheImpl._locator_classes = [_Locator, *CompileResultCacheImpl._locator_classes]
+_load_cached, FunctionCache._load_overload = FunctionCache._load_overload, _load_overload
 _ensure()

@@ -1,4 +1,4 @@
-"""Compiled code belongs to one state of the sources, and is kept wherever files can be written."""
+"""Compiled code belongs to one state of the sources, is in wheels, and is kept where files can be written."""
 
 import os
 import shutil
@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from numba.core.codegen import get_host_cpu_features
+
+from streamk.code_cache import FEATURES, PROCESSOR
 
 ROOT = Path(__file__).resolve().parent.parent
 CALLED = """
@@ -38,6 +41,7 @@ CALL = """
 from streamk import entry
 print(entry.area(entry.box(3)), sum(entry.area.stats.cache_hits.values()))
 """
+SHIPPED = {"NUMBA_CPU_NAME": PROCESSOR, "NUMBA_CPU_FEATURES": FEATURES}
 UNWRITABLE = """
 import os, tempfile
 from numba.core import config
@@ -67,14 +71,33 @@ def run(script, **variables):
     return done.stdout.split(), done.stderr
 
 
-@pytest.fixture
-def package(tmp_path):
-    """A copy of the package with an entry that calls a function of another file."""
-    copied = tmp_path / "site" / "streamk"
+def copy(directory):
+    """Copy the package, and add an entry that calls a function of another file."""
+    copied = directory / "site" / "streamk"
     shutil.copytree(ROOT / "streamk", copied, ignore=shutil.ignore_patterns("__pycache__"))
     (copied / "called.py").write_text(CALLED)
     (copied / "entry.py").write_text(ENTRY)
     return copied
+
+
+@pytest.fixture
+def package(tmp_path):
+    return copy(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Compiled code of the package, as a wheel has it."""
+    if not set(get_host_cpu_features().split(",")).issuperset(FEATURES.split(",")):
+        pytest.skip(f"wheels have code for {PROCESSOR}")
+    folder = tmp_path_factory.mktemp("compiled")
+    assert call(copy(folder), NUMBA_CACHE_DIR=str(folder / "made"), **SHIPPED) == (3, False)
+    return folder / "made"
+
+
+@pytest.fixture
+def shipped(package, compiled):
+    return Path(shutil.copytree(compiled, package / "compiled"))
 
 
 def call(package, **variables):
@@ -152,3 +175,46 @@ def test_with_a_directory_there_is_no_warning(tmp_path):
     (place, kept), warned = run(UNWRITABLE, NUMBA_CACHE_DIR=str(tmp_path))
     assert (place, warned) == (str(tmp_path), "")
     assert int(kept) > 0
+
+
+def contents(folder):
+    return {
+        file: (file.stat().st_mtime_ns, file.read_bytes()) for file in folder.rglob("*") if file.is_file()
+    }
+
+
+def test_shipped_code_is_read_and_not_written(package, shipped):
+    before = contents(shipped)
+    for folder in (shipped, *filter(Path.is_dir, shipped.rglob("*"))):
+        folder.chmod(0o555)
+    assert call(package) == (3, True)
+    assert contents(shipped) == before
+    assert not list((package / "__pycache__").rglob("*.nbi"))
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"NUMBA_CPU_NAME": "x86-64"}, {"NUMBA_CPU_FEATURES": "+avx"}, {"NUMBA_ENABLE_AVX": "0"}],
+)
+def test_shipped_code_is_not_read_for_another_processor(package, shipped, variables):
+    assert call(package, **variables) == (3, False)
+
+
+def test_shipped_code_of_other_sources_is_not_read(package, shipped):
+    edit(package / "called.py", "return 1", "return 5")
+    assert call(package) == (15, False)
+
+
+@pytest.mark.parametrize("package_name", ["numba", "llvmlite"])
+def test_shipped_code_of_another_compiler_is_not_read(package, shipped, package_name):
+    other = f"import {package_name}\n{package_name}.__version__ += '.1'\n"
+    found, _ = run(other + CALL, PYTHONPATH=str(package.parent))
+    assert found == ["3", "0"]
+
+
+@pytest.mark.parametrize("end", ["nbi", "nbc"])
+def test_damaged_shipped_code_is_compiled(package, shipped, end):
+    (file,) = shipped.rglob(f"entry*.{end}")
+    file.write_bytes(file.read_bytes()[:100])
+    assert call(package) == (3, False)
+    assert call(package) == (3, True)
