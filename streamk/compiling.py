@@ -28,6 +28,7 @@ from typing import Any, cast
 
 import numba
 import numpy as np
+from llvmlite.binding import parse_assembly
 from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
@@ -152,6 +153,19 @@ class _Entry(JITCodeLibrary):
         """Generate machine code for the entry and all its callees."""
         self._linking_libraries = _in_order(self._linking_libraries)
         super().finalize()
+
+    def _get_module_for_linking(self) -> object:
+        """Reject compiled callers."""
+        raise TypeError(f"compiled code calls the entry {self.name}; decorate it with @both()")
+
+    def serialize_using_object_code(self) -> object:
+        """Return machine code and its names for the cache; code for callers is twice as large."""
+        self._ensure_finalized()
+        defined = (function for function in self._final_module.functions if not function.is_declaration)
+        names = (function.name for function in defined if function.linkage.name == "external")
+        bodies = (f'define void @"{name}"() {{ call void @llvm.trap() unreachable }}\n' for name in names)
+        stubs = parse_assembly("declare void @llvm.trap()\n" + "".join(bodies))
+        return self.name, "object", (self._get_compiled_object(), stubs.as_bitcode())
 
 
 @contextlib.contextmanager

@@ -62,6 +62,20 @@ def test_a_function_of_both_sides_is_one():
         half("three")
 
 
+def test_an_entry_has_no_compiled_callers():
+    @numba.njit(**{**compiling.ENTRY, "cache": False})
+    def half(x):
+        return 0.5 * x
+
+    @numba.njit
+    def quarter(x):
+        return half(half(x))
+
+    assert half(3.0) == 1.5
+    with pytest.raises(Exception, match="compiled code calls the entry"):
+        quarter(3.0)
+
+
 def entry_that_takes(wait):
     """Compile an entry, with ``wait`` called meanwhile."""
 
