@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -41,6 +42,7 @@ KNOWN = "0.68."  # version of Numba with the expected internals
 ZERO = cast(int, np.int64(0))  # functions that get the literal 0 would be compiled for it, too
 _DEFAULTS: Json = Flags().values()
 _LONG = 2.0  # seconds after which a compilation is logged
+_MESSAGE = "compiling for up to half a minute; later starts load the result"
 _LOG = logging.getLogger(__name__)
 
 
@@ -168,11 +170,18 @@ class _Entry(JITCodeLibrary):
         return self.name, "object", (self._get_compiled_object(), stubs.as_bitcode())
 
 
+def _report() -> None:
+    """Log a long compilation, or print it if there is no log and a person sees it."""
+    if _LOG.hasHandlers():
+        _LOG.info(_MESSAGE)
+    elif sys.stderr is not None and sys.stderr.isatty():
+        print(f"streamk: {_MESSAGE}", file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def _logged_if_long() -> Iterator[None]:
-    """Log a compilation while users wait for it."""
-    message = "compiling for up to half a minute; later starts load the result"
-    timer = threading.Timer(_LONG, _LOG.info, [message])
+    """Report a compilation while users wait for it."""
+    timer = threading.Timer(_LONG, _report)
     timer.daemon = True
     timer.start()
     try:

@@ -1,5 +1,6 @@
 """Other versions of Numba compile in their own way, to the same results."""
 
+import io
 import logging
 import os
 import subprocess
@@ -117,6 +118,24 @@ def test_a_long_compilation_is_logged(monkeypatch, logged):
     monkeypatch.setattr(compiling, "_LONG", 0.0)
     entry_that_takes(lambda: first.wait(60))
     assert messages == ["compiling for up to half a minute; later starts load the result"]
+
+
+class Screen(io.StringIO):
+    """Standard error of a terminal, or of another program."""
+
+    def __init__(self, is_terminal):
+        super().__init__()
+        self.isatty = lambda: is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_without_a_log_a_long_compilation_is_printed_on_a_terminal(monkeypatch, is_terminal):
+    screen = Screen(is_terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(compiling, "_LOG", logging.Logger("without handlers"))
+    compiling._report()
+    line = "streamk: compiling for up to half a minute; later starts load the result\n"
+    assert screen.getvalue() == (line if is_terminal else "")
 
 
 def test_a_short_compilation_is_not(monkeypatch, logged):
