@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from streamk.arrays import Floats
-from streamk.compiling import ENTRY
+from streamk.compiling import ENTRY, both
 from streamk.experts.linear_algebra import add_scaled, inner_product
 from streamk.features.counter import mix64
 
@@ -45,7 +45,7 @@ def empty_windows(levels: int, features: int) -> Floats:
     return np.zeros((1 << levels, features), dtype=np.float32)
 
 
-@njit(nogil=True, **ENTRY)
+@both(nogil=True)
 def distances(windows, t, reference, size, out):
     """Add block ``t``, counted from 0, and set ``out[k]`` to the distance of the last ``2ᵏ`` blocks.
 
