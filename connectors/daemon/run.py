@@ -226,10 +226,12 @@ class _Daemon:
 
     def run(self) -> None:
         """Run sessions until one ends by itself or a signal stops the daemon."""
-        requests, pause, logged, logged_at = self.requests, 0.1, "", 0.0
+        requests, pause, logged, logged_at, again = self.requests, 0.1, "", 0.0, False
         while not requests.stop.is_set():
-            gc.unfreeze()  # clients of a session that ended stay in reference cycles, with their sockets
-            gc.collect()
+            if again:  # clients of a session that ended stay in reference cycles, with their sockets
+                gc.unfreeze()
+                gc.collect()
+            again = True
             started = time.monotonic()
             try:
                 self._run_session()
@@ -264,7 +266,7 @@ class _Daemon:
                         requests.checkpoint = False
                         log.info("SIGUSR1: wrote a checkpoint")
                     if not frozen and session.processed:
-                        freeze_loaded_objects()
+                        gc.freeze()  # what is loaded by now, which collections would traverse over and over
                         frozen = True
                 session.finish()
             finally:
@@ -307,12 +309,6 @@ def start_session(
     models = PartitionedLearning(settings, decoder, telemetry)
     topic = open_topic_backend(models, settings, sinks.values(), source.name, policy.group, training)
     return Session(models, topic, source, sinks, telemetry, settings.checkpoints, policy)
-
-
-def freeze_loaded_objects() -> None:
-    """Exclude what is loaded by now from garbage collections, which would traverse it over and over."""
-    gc.collect()
-    gc.freeze()
 
 
 @contextmanager

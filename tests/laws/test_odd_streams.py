@@ -57,7 +57,9 @@ def check_streams(seeds, most):
             raise AssertionError(f"odd stream {seed} of up to {most} events: {error!r}") from error
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize(
+    "part", [0, 1, *(pytest.param(part, marks=pytest.mark.long) for part in range(2, 10))]
+)
 def test_a_thousand_odd_streams(part):
     check_streams(range(100 * part, 100 * (part + 1)), most=200)
 

@@ -469,7 +469,7 @@ def test_sessions_that_end_leave_nothing_behind(monkeypatch, tmp_path):
         alive.append(sum(client() is not None for client in left))
         client = Client()
         left.append(weakref.ref(client))
-        daemon.freeze_loaded_objects()
+        gc.freeze()
         if len(left) == 5:
             self.requests.stop.set()
         raise Interruption("again")
