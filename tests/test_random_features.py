@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 import os
 import pickle
 import subprocess
@@ -219,9 +220,18 @@ def test_products_estimate_arc_cosine_kernels(order, directions):
         assert np.abs((wrong - exact) / error.std(axis=0)).max() * np.sqrt(seeds) > 10
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 16, 17, 64, 150])
-@pytest.mark.parametrize("d", [3, 15, 16, 17, 64, 65, 130])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+ROWS, WIDTHS = [1, 2, 5, 16, 17, 64, 150], [3, 15, 16, 17, 64, 65, 130]
+
+
+def shapes():
+    """Every number of rows and of columns in both types; `make long` takes all pairs of them."""
+    for (i, rows), (j, d) in itertools.product(enumerate(ROWS), enumerate(WIDTHS)):
+        for k, dtype in enumerate((np.float32, np.float64)):
+            marks = [] if (i + j) % 7 == 3 * k else [pytest.mark.long]
+            yield pytest.param(rows, d, dtype, marks=marks)
+
+
+@pytest.mark.parametrize(("rows", "d", "dtype"), list(shapes()))
 def test_an_array_skips_encoding_and_gives_the_same_bytes(rows, d, dtype):
     """Arrays are read sixteen rows and columns at a time; dicts one field at a time."""
     X = points(rows, d).astype(dtype)

@@ -51,14 +51,16 @@ def settings():
 
 
 def cases(settings):
-    """Settings with half of the streams and weights, of which `make test` takes half.
+    """Settings with half of the streams and weights, of which `make test` takes one.
 
-    The next settings have other pairs. Every four have all of them, in `make test` too.
+    The next settings have other pairs: of four with `make long`, and of twelve with `make test`, every pair
+    is one's.
     """
     for k, setting in enumerate(settings):
         for (i, stream), (j, weights) in itertools.product(enumerate(STREAMS), enumerate(WEIGHTS)):
-            if (turn := (i + j + k) % 4) % 2:
-                marks = [pytest.mark.long] if turn == 3 else []
+            usual = (i * len(WEIGHTS) + j - k) % (len(STREAMS) * len(WEIGHTS)) == 0
+            if usual or (i + j + k) % 2:
+                marks = [] if usual else [pytest.mark.long]
                 yield pytest.param(*setting, stream, weights, marks=marks)
 
 
