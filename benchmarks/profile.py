@@ -32,11 +32,9 @@ import streamk
 from streamk.encoding.codec import aim_of
 from streamk.encoding.frames import batch
 from streamk.encoding.label_history import NOW
-from streamk.encoding.scaling import scale_row
+from streamk.encoding.scaling import scale_of, scale_row
+from streamk.experts.expert import Observation
 from streamk.experts.least_squares import LeastSquares
-from streamk.features.grids import fill_cells
-from streamk.features.plain import fill_plain
-from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import transform_row
 from streamk.handles import make_group, make_handle
 from streamk.learners import kernel_loop
@@ -60,45 +58,41 @@ def scale(handle, rows, scratch):
     coding, features = handle.coding, handle.features
     for i in range(rows.values.shape[0]):
         widths[i] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i)
-        transform_row(features.sections, inputs, found, of, widths[i], i)
+        scratch.units[i] = scale_of(widths[i], coding.exponents[0])
+        transform_row(features.sections, scratch, i)
 
 
 @njit
 def featurize(handle, rows, scratch):
-    kernel_loop._featurize(handle, scratch.inputs, scratch.keys, scratch.counts, scratch.raw)
+    kernel_loop._featurize(handle, scratch, rows.values.shape[0])
 
 
 @njit
 def copy_inputs(handle, rows, scratch):
-    inputs, found, of, widths = scratch.inputs, scratch.keys, scratch.slots, scratch.counts
-    raw, phi = scratch.raw, scratch.columns
-    for i in range(phi.shape[0]):
-        fill_plain(handle.features.sections, inputs, found, of, widths[i], i, False, raw, phi)
-        fill_cells(handle.features.sections, inputs, found, of, widths[i], i, 1.0, phi)
-        fill_quadratic(handle.features.sections, inputs, found, of, widths[i], i, 1.0, phi)
+    for i in range(scratch.columns.shape[0]):
+        kernel_loop.fill_columns(
+            handle.features.sections, scratch, np.int64(i), np.bool_(False), scratch.columns
+        )
 
 
 @njit
 def answer(handle, rows, scratch):
-    phi, outputs, residual = scratch.columns, scratch.outputs, scratch.residual
+    phi, residual = scratch.columns, scratch.residual
     for i in range(phi.shape[0]):
-        kernel_loop._answer(handle, np.int64(NOW), phi, np.int64(i), outputs, scratch.working, residual)
+        kernel_loop._answer(handle, np.int64(NOW), phi, np.int64(i), scratch, residual)
 
 
 @njit
 def adapt(handle, rows, scratch, targets):
-    outputs, residual = scratch.outputs, scratch.residual
     for i in range(rows.values.shape[0]):
-        kernel_loop._adapt(handle, handle, outputs, scratch.working, residual, targets[i], 1.0)
+        kernel_loop._adapt(handle, handle, scratch, scratch.residual, targets[i], 1.0)
 
 
 @njit
 def relevance(handle, rows, scratch, targets):
     for i in range(rows.values.shape[0]):
         aim = aim_of(handle.coding, targets[i])
-        kernel_loop._take_products(
-            handle, scratch.inputs, scratch.keys, scratch.counts[i], np.int64(i), aim, 1.0
-        )
+        kernel_loop._take_products(handle, scratch, np.int64(i), aim, 1.0)
 
 
 @njit
@@ -106,7 +100,7 @@ def step_group(coding, groups, scratch, targets, e, known):
     phi, residual = scratch.columns, scratch.residual.copy()
     for i in range(targets.shape[0]):
         aim = aim_of(coding, targets[i])
-        step_all(groups, phi, np.int64(i), scratch.outputs, e, aim, known, 1.0, residual)
+        step_all(groups, e, Observation(phi, np.int64(i), scratch.outputs, aim, known, 1.0, residual))
 
 
 def microseconds(part: Callable[[], object]) -> float:

@@ -18,12 +18,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from streamk.arrays import Arrays, Json, padded
-from streamk.combining.weighing import PENALTY, STALE_PENALTY
+from streamk.arrays import Arrays, Json
 
-FORMAT, EARLIER = 10, (6, 7, 8, 9)  # those are read, too
+FORMAT, EARLIER = 10, 9  # both are read
 _KEY = "streamk"
-_SATURATED = 2  # outputs of classes since format 9
 
 
 class FormatError(ValueError):
@@ -62,70 +60,23 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     except ValueError as error:
         raise ValueError(f"{broken}its header cannot be read ({error})") from None
     version = header.pop("format", None)
-    if version not in (FORMAT, *EARLIER):
+    if version not in (EARLIER, FORMAT):
         raise FormatError(
-            f"{source} has model format {version!r} and this streamk reads {EARLIER[0]} to {FORMAT}; "
+            f"{source} has model format {version!r} and this streamk reads {EARLIER} and {FORMAT}; "
             "load it with the version that wrote it"
         )
     digest = header.pop("sha256", None)
     if digest != _digest({"format": version, **header}, arrays) or pack(header, arrays, version) != data:
         raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
-    if version < 10:
-        header = _with_parameters(header, version)
-    if version < 9:
-        arrays = _with_saturated_outputs(arrays)
-    if version < 8:
-        arrays = _in_single_precision(_with_share_of_mean(arrays))
-    return header, arrays
+    return _with_retired_experts(header) if version == EARLIER else header, arrays
 
 
-def _with_parameters(header: Json, version: int) -> Json:
-    """Return the header of an earlier format in this one: mixtures had other experts."""
+def _with_retired_experts(header: Json) -> Json:
+    """Return the header of format 9 in this one: mixtures had more experts, whose parameter it lacks."""
     parameters = header.get("parameters")
     if not isinstance(parameters, dict) or "label_memory" not in parameters:
         return header
-    others: Json = {"retired": True}
-    if version < 9 and header.get("class") == "KernelRegressor":
-        others |= {"products": False}
-    if version < 8:
-        others |= {"binning": False, "neighbours": False}
-    return {**header, "parameters": {**parameters, **others}}
-
-
-def _with_share_of_mean(arrays: Arrays) -> Arrays:
-    """Return the arrays of an earlier format in this one: the mean of numbers has a share, 0 at first."""
-    found = dict(arrays)
-    for name in [name for name in arrays if name.endswith("stacking.shares")]:
-        weights = arrays.get(name.removesuffix("shares") + "weights")
-        if weights is not None and len(arrays[name]) == sum(weights.shape):
-            found[name] = np.append(arrays[name], 0.0)
-    return found
-
-
-def _with_saturated_outputs(arrays: Arrays) -> Arrays:
-    """Return the arrays of an earlier format in this one: for classes two saturated outputs, of weight 0."""
-    found = dict(arrays)
-    for name in [name for name in arrays if name.endswith("stacking.weights")]:
-        where = name.removesuffix("weights")
-        weights, shares = arrays[name], arrays.get(f"{where}shares")
-        losses, half = arrays.get(f"{where}losses"), arrays.get(f"{where}curvature")
-        if weights.ndim == 2 and shares is not None and len(shares) == len(weights):
-            sets, size = weights.shape[0], weights.shape[1] + _SATURATED
-            fresh = np.eye(size)[np.tril_indices(size)] * (STALE_PENALTY if "stale" in where else PENALTY)
-            found[name] = padded(weights, (sets, size))
-            if losses is not None and losses.ndim == 1:
-                found[f"{where}losses"] = padded(losses, (size,))
-            if half is not None and half.ndim == 2:
-                added = np.tile(fresh[half.shape[1] :], (len(half), 1))
-                found[f"{where}curvature"] = np.concatenate([half, added], axis=1)
-    return found
-
-
-def _in_single_precision(arrays: Arrays) -> Arrays:
-    """Return the arrays of an earlier format in this one: factors of least squares are float32."""
-    factors = {name.removesuffix("variables") + "factor" for name in arrays if name.endswith("variables")}
-    with np.errstate(over="ignore"):  # the learner rejects what is not finite
-        return {name: a.astype(np.float32) if name in factors else a for name, a in arrays.items()}
+    return {**header, "parameters": {**parameters, "retired": True}}
 
 
 def write(path: str | Path, header: Json, arrays: Arrays) -> int:

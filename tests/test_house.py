@@ -24,10 +24,11 @@ ORDER = [  # a level imports itself and those before it, none after it
         "streamk.kernels",
         "streamk.losses",
         "streamk.schedules",
+        "streamk.state",
         "streamk.threads",
         "streamk.encoding",
     },
-    {"streamk.features", "streamk.handles"},
+    {"streamk.dispatch", "streamk.features", "streamk.handles"},
     {
         "streamk.parameters",
         "streamk.experts",
@@ -156,7 +157,14 @@ def test_functions_can_be_called(path):
     assert "locals()" not in source
 
 
-COMPILED = {"njit", "intrinsic", "overload", "both"}  # decorators of functions whose types Numba infers
+COMPILED = {
+    "njit",
+    "intrinsic",
+    "overload",
+    "both",
+    "implements",
+    "default",
+}  # decorators of functions whose types Numba infers
 
 
 def lacks_annotations(function, parent):

@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 to 10"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads 9 and 10"):
         streamk.loads(data)
 
 
@@ -263,38 +263,29 @@ def test_saving_does_not_disturb_learning():
     assert one.to_bytes() == two.to_bytes()
 
 
-@pytest.mark.parametrize("version", [6, 7, 8, 9])
-def test_models_of_the_formats_before_are_read(version):
-    later = set() if version == 9 else {"products"} if version == 8 else {"binning", "neighbours", "products"}
-    learner = streamk.KernelRegressor(features=768, retired=True, seed=1, **dict.fromkeys(later, False))
+def test_models_of_format_9_are_read():
+    learner = streamk.KernelRegressor(features=768, retired=True, seed=1)
     learner.learn_many([{"a": i % 7, "b": i * 5 % 11} for i in range(90)], [i % 7 for i in range(90)])
     assert learner._stale is not None
-    for combiner in (learner._combiner, learner._stale.combiner) if version < 8 else ():
-        combiner.shares[-1] = 0.0  # of the mean, which earlier formats do not have
     header, arrays = learner._to_parts()
-    if version < 8:
-        shares = {name: a[:-1] for name, a in arrays.items() if name.endswith("stacking.shares")}
-        assert len(shares) == 2
-        arrays |= shares
-    header["parameters"] = {k: v for k, v in header["parameters"].items() if k not in later | {"retired"}}
-    factors = [name for name in arrays if name.endswith(".factor") and arrays[name].dtype == np.float32]
-    assert factors
-    wide = arrays
-    if version == 6:
-        wide = {name: a.astype(np.float64) if name in factors else a for name, a in arrays.items()}
-    data = model_file.pack(header, wide, version)
-    assert b'\\"format\\":%d' % version in data
+    del header["parameters"]["retired"]
+    data = model_file.pack(header, arrays, 9)
+    assert b'\\"format\\":9' in data
     again = streamk.loads(data)
     assert again.to_bytes() == learner.to_bytes()
     assert again.predict_one({"a": 3, "b": 4}) == learner.predict_one({"a": 3, "b": 4})
     assert again.retired
-    if version > 6:
-        return
-    wide[factors[0]][0] = 1e300
-    with pytest.raises(ValueError, match="its least squares are impossible"):
-        streamk.loads(model_file.pack(header, wide, 6))
     with pytest.raises(ValueError, match="checksum"):
         streamk.loads(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("version", [8, 11])
+def test_models_of_other_formats_are_refused(version):
+    header, arrays = learner()._to_parts()
+    with pytest.raises(
+        model_file.FormatError, match=f"model format {version} and this streamk reads 9 and 10"
+    ):
+        streamk.loads(model_file.pack(header, arrays, version))
 
 
 @pytest.mark.parametrize("cls", [streamk.KernelClassifier, streamk.KernelRegressor])
@@ -306,33 +297,3 @@ def test_retired_experts_are_only_in_learners_that_ask_for_them(cls):
     assert all(name.startswith("projection, ") for name in gone)
     with pytest.raises(ValueError, match="retired=1: retired must be True or False"):
         cls(retired=1)
-
-
-def test_a_classifier_without_saturated_outputs_is_read():
-    """Format 8 has none; they weigh nothing in the learner that is read, and learn from then on."""
-    learner = streamk.KernelClassifier(features=768, neighbours=False, retired=True, seed=1)
-    xs = [{"a": i % 7, "b": i * 5 % 11} for i in range(200)]
-    learner.learn_many(xs, [i % 3 for i in range(200)])
-    assert learner._stale is not None
-    assert learner._stale.combiner.has_learned
-    new = len(learner.summary()["experts"]) - 2
-    for combiner in (learner._combiner, learner._stale.combiner):
-        combiner.weights[:, new:] = combiner.losses[new:] = 0.0
-        combiner.curvature[:, new:] = combiner.curvature[:, :, new:] = 0.0
-        combiner.curvature[:, [new, new + 1], [new, new + 1]] = combiner.penalty
-    header, arrays = learner._to_parts()
-    del header["parameters"]["retired"]
-    earlier = dict(arrays)
-    for name, array in arrays.items():
-        if name.endswith("stacking.weights"):
-            earlier[name] = array[:, :new]
-        if name.endswith("stacking.losses"):
-            earlier[name] = array[:new]
-        if name.endswith("stacking.curvature"):
-            earlier[name] = array[:, : new * (new + 1) // 2]
-    again = streamk.loads(model_file.pack(header, earlier, 8))
-    assert again.to_bytes() == learner.to_bytes()
-    again.learn_many(xs, [i % 3 for i in range(200)])
-    learner.learn_many(xs, [i % 3 for i in range(200)])
-    assert again.to_bytes() == learner.to_bytes()
-    assert learner._combiner.weights[:, new:].all()

@@ -16,19 +16,19 @@ learned. Neither changes the order of the classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections import namedtuple
+from collections.abc import Iterator
 
 import numpy as np
-from numba.extending import overload
 
-from streamk.arrays import Array, Arrays, typed
-from streamk.combining.combiner import adapt, combine, limit, mean_output, softmax
+from streamk.arrays import Array
+from streamk.combining.combiner import Combiner, adapt, combine, mean_output, softmax
 from streamk.combining.weighing import repeated
-from streamk.compiling import INNER, both
+from streamk.compiling import both
+from streamk.dispatch import implements
 from streamk.encoding.codec import EVENTS, KNOWN
-from streamk.handles import Handle, make_handle
 from streamk.losses import SQUARED
+from streamk.state import FINITE, MEAN, Field
 
 _HOTTEST = 10.0  # of an inverse temperature's logarithm
 _LEAST_SHARE = 1e-6
@@ -59,14 +59,10 @@ def project_simplex(outputs, out):
         out[k] = max(np.float64(outputs[k]) - threshold, 0.0)
 
 
-class Calibrating(NamedTuple):
-    """The combiner as compiled code sees it: a loss, and ``(λ, ·)`` or ``(θ, Σ gradient²)``."""
-
-    loss: int
-    state: Array
+Calibrating = namedtuple("Calibrating", "loss state")
 
 
-class Calibration:
+class Calibration(Combiner):
     """Calibrated probabilities of the mean output.
 
     Parameters
@@ -75,36 +71,17 @@ class Calibration:
         The code of the loss that the experts have.
     """
 
+    record_type = Calibrating
+
     def __init__(self, loss: int) -> None:
         self.loss = loss
         self.state: Array = np.array([0.5 if loss == SQUARED else 0.0, 0.0])
 
-    @property
-    def record(self) -> Calibrating:
-        """The combiner as compiled code sees it."""
-        return Calibrating(self.loss, self.state)
-
-    def scratch(self, most: int) -> Handle:
-        """Return a handle of scratch arrays for at most so many outputs."""
-        return make_handle((np.empty(most, dtype=np.float32),))
-
-    def merge_from(
-        self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
-    ) -> None:
-        """Become the merge of several: the weighted mean."""
-        self.state[:] = sum(share * other.state for share, other in zip(shares, others, strict=True))
-
-    def state_dict(self) -> Arrays:
-        """Return the arrays to store in a model file."""
-        return {"calibration": self.state}
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        state = typed(arrays, "calibration", np.float64, (2,))
+    def fields(self) -> Iterator[Field]:
+        """Yield the state."""
         least = 0.0 if self.loss == SQUARED else -_HOTTEST
-        if not (least <= state[0] <= _HOTTEST and 0.0 <= state[1] < np.inf):
-            raise ValueError("its calibration is impossible")
-        self.state = state.copy()
+        bounds = (least, 0.0), (_HOTTEST, FINITE)
+        yield Field("calibration", "calibration", *bounds, attribute="state", merge=MEAN)
 
 
 @both()
@@ -142,39 +119,20 @@ def calibrate(loss, outputs, given, target, events, state, weight):
         state[0] = min(max(state[0] - 0.5 * weight * gradient / np.sqrt(state[1]), -_HOTTEST), _HOTTEST)
 
 
-@overload(combine, jit_options=INNER)
+@implements(combine, Calibrating)
 def _combine(combiner, coding, outputs, scratch, out):
-    if combiner.instance_class is not Calibrating:
-        return None
-
-    def calibrated(combiner, coding, outputs, scratch, out):
-        out[:] = 0.0
-        known = int(coding.counts[KNOWN])
-        if known > 0:
-            mean = scratch.value[0]
-            mean_output(outputs, mean)
-            probabilities(combiner.loss, mean[:known], combiner.state, out[:known])
-
-    return calibrated
+    out[:] = 0.0
+    known = int(coding.counts[KNOWN])
+    if known > 0:
+        mean = scratch.value[0]
+        mean_output(outputs, mean)
+        probabilities(combiner.loss, mean[:known], combiner.state, out[:known])
 
 
-@overload(adapt, jit_options=INNER)
+@implements(adapt, Calibrating)
 def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
-    if combiner.instance_class is not Calibrating:
-        return None
-
-    def learn(combiner, earlier, coding, outputs, scratch, given, target, weight):
-        known = int(coding.counts[KNOWN])
-        if target < known:
-            events = coding.counts[EVENTS]
-            mean = scratch.value[0][:known]
-            calibrate(combiner.loss, mean, given[:known], int(target), events, combiner.state, weight)
-
-    return learn
-
-
-@overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target):
-    if combiner.instance_class is not Calibrating:
-        return None
-    return lambda combiner, coding, given, target: target
+    known = int(coding.counts[KNOWN])
+    if target < known:
+        events = coding.counts[EVENTS]
+        mean = scratch.value[0][:known]
+        calibrate(combiner.loss, mean, given[:known], int(target), events, combiner.state, weight)

@@ -1,16 +1,22 @@
 """The interface of combiners, which compute one calibrated prediction from the outputs of experts.
 
 Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`combine`,
-:func:`adapt` and :func:`limit`; each combiner's file adds its own with ``@overload``. ``scratch`` is a handle
-of what the combiner's method of that name returns.
+:func:`adapt` and :func:`limit`; each combiner's file adds its own (:mod:`streamk.dispatch`). ``scratch`` is a
+handle of what the combiner's method of that name returns.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numba import njit
 
 from streamk.compiling import INNER
+from streamk.dispatch import default
+from streamk.handles import Handle, make_handle
+from streamk.state import Stateful
 
 
 def combine(combiner: object, coding: object, outputs: object, scratch: object, out: object) -> None:
@@ -21,16 +27,7 @@ def combine(combiner: object, coding: object, outputs: object, scratch: object, 
     raise NotImplementedError("for compiled code")
 
 
-def adapt(
-    combiner: object,
-    earlier: object,
-    coding: object,
-    outputs: object,
-    scratch: object,
-    given: object,
-    target: object,
-    weight: object,
-) -> None:
+def adapt(*arguments: object) -> None:
     """Learn from an event: ``scratch`` and ``given`` are what :func:`combine` filled for its ``outputs``.
 
     ``earlier`` is the combiner that did so, another one than ``combiner`` if labels come late. In compiled
@@ -45,6 +42,25 @@ def limit(combiner: object, coding: object, given: object, target: object) -> ob
     In compiled code.
     """
     raise NotImplementedError("for compiled code")
+
+
+@default(limit)
+def _unlimited(combiner, coding, given, target):
+    return target
+
+
+class Combiner(Stateful):
+    """A combiner: a record for compiled code, scratch arrays, and declared arrays."""
+
+    def scratch(self, most: int) -> Handle:
+        """Return a handle of scratch arrays for at most so many outputs."""
+        return make_handle((np.empty(most, dtype=np.float32),))
+
+    def merge_from(
+        self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
+    ) -> None:
+        """Become the merge of several: the weighted mean."""
+        self.average(others, shares)
 
 
 @njit(**INNER)

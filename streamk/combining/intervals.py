@@ -25,16 +25,18 @@ If targets come ``D`` events late, errors are compared with the ``q`` and ``σ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import namedtuple
+from collections.abc import Iterator
 from statistics import NormalDist
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays, typed
+from streamk.arrays import Array
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, ZERO, both
+from streamk.state import MEAN, Field, Stateful
 
 TAILS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.075, 0.05, 0.025, 0.01, 0.005)
 HIGHEST = 1.0 - 2.0 * TAILS[-1]  # level
@@ -55,18 +57,10 @@ _MOST, _MOST_KNOWN = 1e6, 1e100
 _LARGEST_SIZE = 1e90  # of an error, in deviations of the target
 
 
-class Intervening(NamedTuple):
-    """Intervals as compiled code sees them; see :class:`Intervals`."""
-
-    offsets: Array
-    errors: Array
-    tails: Array
-    step: float
-    slope: Array
-    response: Array
+Intervening = namedtuple("Intervening", "offsets errors tails step slope response")
 
 
-class Intervals:
+class Intervals(Stateful):
     """The state of prediction intervals: offsets, sizes of errors, and the calibration slope.
 
     Parameters
@@ -94,12 +88,12 @@ class Intervals:
         self.errors[:, -1] = 1.0
         self.slope: Array = np.array([0.0, _PRIOR_SLOPE])
         self.response: Array = np.zeros(1)
-        self._tails = np.array(TAILS)
+        self.tails = np.array(TAILS)
 
     @property
     def record(self) -> Intervening:
         """Intervals as compiled code sees them."""
-        return Intervening(self.offsets, self.errors, self._tails, self.step, self.slope, self.response)
+        return Intervening(self.offsets, self.errors, self.tails, self.step, self.slope, self.response)
 
     def around(self, predicted: float, level: float, scale: float = 1.0) -> tuple[float, float]:
         """Return how far below and above a standardised prediction the interval ends; ``scale`` is ``s``."""
@@ -107,43 +101,22 @@ class Intervals:
         outward = np.maximum.accumulate(self.offsets, axis=1)
         spread = scale * float(spread_at(self.record, predicted))
         below, above = (
-            spread * float(np.interp(-np.log(tail), -np.log(self._tails), side)) for side in outward
+            spread * float(np.interp(-np.log(tail), -np.log(self.tails), side)) for side in outward
         )
         return (below, above) if below + above >= 0.0 else (-above, -below)
 
-    @property
-    def live(self) -> list[Array]:
-        """The arrays that intervals depend on, to copy in the parameter history if labels come late."""
-        return [self.offsets, self.errors, self.slope]
-
     def become(self, other: Self) -> None:
         """Copy the state of other intervals."""
-        self.merge_from([other], [1.0])
+        self.average([other], [1.0])
 
-    def merge_from(self, others: Sequence[Self], shares: Sequence[float]) -> None:
-        """Become the merge of several: their mean."""
-        for k, own in enumerate(self.live):
-            own[:] = sum(share * other.live[k] for share, other in zip(shares, others, strict=True))
-
-    def state_dict(self) -> Arrays:
-        """Return the arrays to store in a model file."""
-        return {
-            "intervals.offsets": self.offsets,
-            "intervals.errors": self.errors,
-            "intervals.slope": self.slope,
-        }
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        offsets = typed(arrays, "intervals.offsets", np.float64, self.offsets.shape)
-        errors = typed(arrays, "intervals.errors", np.float64, self.errors.shape)
-        if not ((abs(offsets) <= _MOST).all() and ((errors >= 0.0) & (errors <= _MOST_KNOWN)).all()):
-            raise ValueError("its intervals are impossible")
-        slope = typed(arrays, "intervals.slope", np.float64, self.slope.shape)
-        known = _PRIOR_SLOPE <= slope[_KNOWN] <= _MOST_KNOWN
-        if not (errors[_EVENTS, -1] > 0.0 and known and 0.0 <= slope[_SLOPE] <= STEEPEST):
-            raise ValueError("its intervals are impossible")
-        self.offsets, self.errors, self.slope = offsets.copy(), errors.copy(), slope.copy()
+    def fields(self) -> Iterator[Field]:
+        """Yield what intervals depend on; merged intervals are the mean."""
+        what, least = "intervals", np.zeros(self.errors.shape)
+        least[_EVENTS, -1] = np.nextafter(0.0, 1.0)
+        yield Field("intervals.offsets", what, -_MOST, _MOST, merge=MEAN, live=True)
+        yield Field("intervals.errors", what, least, _MOST_KNOWN, merge=MEAN, live=True)
+        bounds = (0.0, _PRIOR_SLOPE), (STEEPEST, _MOST_KNOWN)
+        yield Field("intervals.slope", what, *bounds, merge=MEAN, live=True)
 
 
 @njit(**INNER)

@@ -11,14 +11,16 @@ With labels that come ``D`` events late, ``2 + D`` targets in a row are required
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays, typed
+from streamk.arrays import Array
 from streamk.compiling import INNER
 from streamk.encoding.rows import LARGEST
+from streamk.state import Field, Stateful
 
 IN_A_ROW = 2
 _FAR = 6.0  # deviations
@@ -26,14 +28,10 @@ _KNOWN_WELL = 16.0  # events that a scale needs before a target can be out of ra
 _RUN, _LAST = 0, 1
 
 
-class ShiftState(NamedTuple):
-    """The record of :class:`LevelShift` for compiled code."""
-
-    state: Array
-    patience: float
+ShiftState = namedtuple("ShiftState", "state patience")
 
 
-class LevelShift:
+class LevelShift(Stateful):
     """The run of out-of-range targets.
 
     Parameters
@@ -56,15 +54,15 @@ class LevelShift:
         """The record for compiled code, which changes it."""
         return ShiftState(self.state, self.patience)
 
-    def state_dict(self) -> Arrays:
-        """Return the array to store in a model file: none if the last target was in range."""
-        return {"away": self.state} if self.state[_RUN] else {}
+    def fields(self) -> Iterator[Field]:
+        """Yield the run, if the last target was out of range."""
+        yield Field(
+            "away", "out-of-range targets", -LARGEST, LARGEST, attribute="state", rest=0.0, possible=_is_run
+        )
 
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Load the array of a model file; raise a ValueError if it is impossible."""
-        self.state = typed(arrays, "away", np.float64, (2,)).copy() if "away" in arrays else np.zeros(2)
-        if not (abs(self.state) <= LARGEST).all() or self.state[_RUN] % 1.0:
-            raise ValueError("its out-of-range targets are impossible")
+
+def _is_run(state: Array) -> bool:
+    return not state[_RUN] % 1.0
 
 
 @njit(**INNER)

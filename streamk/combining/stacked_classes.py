@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
-import numpy as np
 from numba import njit
-from numba.extending import overload
-from numpy.typing import NDArray
 
-from streamk.arrays import Array
-from streamk.combining.combiner import adapt, combine, limit, softmax
+from streamk.combining.combiner import adapt, combine, softmax
 from streamk.combining.newton import add_products, fade, newton_steps
 from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import INNER
+from streamk.dispatch import implements
 from streamk.encoding.codec import KNOWN
 
 CLIP = 4.0  # of outputs
 _STEEP = 4.0  # by which outputs are multiplied before they are saturated
 
 
-class StackedClasses(NamedTuple):
-    """The combiner of classes as compiled code sees it; see :class:`Stacking`."""
-
-    forgetting: Array
-    weights: Array
-    curvature: Array
-    shares: Array
-    initial: Array
-    error: Array
-    losses: Array
-    pace: float
-    penalty: float
-    logits: NDArray[np.bool_]
-    saturated: Array  # the share of every expert in every saturated output, ``(X, E)``
+StackedClasses = namedtuple(
+    "StackedClasses", "forgetting weights curvature shares initial error losses pace penalty logits saturated"
+)
 
 
 @njit(**INNER)
@@ -70,35 +56,23 @@ def _probabilities(combiner, s, scores, out):
     softmax(out)
 
 
-@overload(combine, jit_options=INNER)
+@implements(combine, StackedClasses)
 def _combine(combiner, coding, outputs, scratch, out):
-    if combiner.instance_class is not StackedClasses:
-        return None
-
-    def combined(combiner, coding, outputs, scratch, out):
-        out[:] = 0.0
-        known = int(coding.counts[KNOWN])
-        scores, probabilities, given, _, _, _ = scratch.value
-        _fill_scores(combiner, outputs, scores[:known], given[:known])
-        for s in range(combiner.shares.shape[0] if known > 0 else 0):
-            _probabilities(combiner, s, scores[:known], probabilities[s, :known])
-            for k in range(known):
-                out[k] += combiner.shares[s] * probabilities[s, k]
-
-    return combined
+    out[:] = 0.0
+    known = int(coding.counts[KNOWN])
+    scores, probabilities, given, _, _, _ = scratch.value
+    _fill_scores(combiner, outputs, scores[:known], given[:known])
+    for s in range(combiner.shares.shape[0] if known > 0 else 0):
+        _probabilities(combiner, s, scores[:known], probabilities[s, :known])
+        for k in range(known):
+            out[k] += combiner.shares[s] * probabilities[s, k]
 
 
-@overload(adapt, jit_options=INNER)
+@implements(adapt, StackedClasses)
 def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
-    if combiner.instance_class is not StackedClasses:
-        return None
-
-    def learn(combiner, earlier, coding, outputs, scratch, given, target, weight):
-        known = int(coding.counts[KNOWN])
-        if target < known and known > 1:
-            _learn_class(combiner, outputs, scratch, known, int(target), weight)
-
-    return learn
+    known = int(coding.counts[KNOWN])
+    if target < known and known > 1:
+        _learn_class(combiner, outputs, scratch, known, int(target), weight)
 
 
 @njit(**INNER)
@@ -137,10 +111,3 @@ def _learn_class(combiner, outputs, scratch, known, y, weight):
             slopes[e, s] = weight * (slopes[e, s] - scores[y, e])
     newton_steps(combiner.weights, combiner.curvature, slopes, factors)
     share(combiner.shares, combiner.initial, total, weight)
-
-
-@overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target):
-    if combiner.instance_class is not StackedClasses:
-        return None
-    return lambda combiner, coding, given, target: target

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 
-from streamk.arrays import Array
 from streamk.combining.combiner import adapt, combine, limit
-from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
-from streamk.combining.level_shift import ShiftState, is_shifted, last_target, watch
+from streamk.combining.intervals import STEEPEST, follow, scale_at, spread_at
+from streamk.combining.level_shift import is_shifted, last_target, watch
 from streamk.combining.newton import add_products, fade, newton_steps
 from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import CALLED, INNER
+from streamk.dispatch import implements
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import WIDE_CLIP
@@ -27,21 +26,10 @@ _REACH, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
 IN_A_ROW = 8.0
 
 
-class StackedNumbers(NamedTuple):
-    """The combiner of numbers as compiled code sees it: another type, so that code is compiled for one."""
-
-    forgetting: Array
-    weights: Array
-    curvature: Array
-    shares: Array
-    initial: Array
-    error: Array
-    losses: Array
-    intervals: Intervening
-    level_shift: ShiftState
-    reach: Array
-    pace: float
-    penalty: float
+StackedNumbers = namedtuple(
+    "StackedNumbers",
+    "forgetting weights curvature shares initial error losses intervals level_shift reach pace penalty",
+)
 
 
 @njit(**INNER)
@@ -92,63 +80,45 @@ def _is_limiting(combiner):
     return combiner.reach[_REACH] != np.inf and abs(combiner.reach[_RUN]) < IN_A_ROW
 
 
-@overload(limit, jit_options=INNER)
+@implements(limit, StackedNumbers)
 def _limit(combiner, coding, given, target):
-    if combiner.instance_class is not StackedNumbers:
-        return None
-
-    def limited(combiner, coding, given, target):
-        if combiner.reach[_REACH] == np.inf:
-            return target
-        predicted = unclipped(coding, given[0])
-        limited = _limited(combiner.reach, combiner.intervals, coding, predicted, target)
-        side = np.sign(target - limited)
-        combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
-        return limited if _is_limiting(combiner) else target
-
-    return limited
+    if combiner.reach[_REACH] == np.inf:
+        return target
+    predicted = unclipped(coding, given[0])
+    limited = _limited(combiner.reach, combiner.intervals, coding, predicted, target)
+    side = np.sign(target - limited)
+    combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
+    return limited if _is_limiting(combiner) else target
 
 
-@overload(combine, jit_options=INNER)
+@implements(combine, StackedNumbers)
 def _combine(combiner, coding, outputs, scratch, out):
-    if combiner.instance_class is not StackedNumbers:
-        return None
-
-    def number(combiner, coding, outputs, scratch, out):
-        numbers = scratch.value[0]
-        _fill_numbers(combiner, outputs, numbers)
-        shifted = is_shifted(combiner.level_shift)
-        out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
-        if out.shape[0] > 1:  # for an interval
-            out[1] = scale_at(combiner.intervals, _error_scale(combiner, outputs))
-
-    return number
+    numbers = scratch.value[0]
+    _fill_numbers(combiner, outputs, numbers)
+    shifted = is_shifted(combiner.level_shift)
+    out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
+    if out.shape[0] > 1:  # for an interval
+        out[1] = scale_at(combiner.intervals, _error_scale(combiner, outputs))
 
 
-@overload(adapt, jit_options=INNER)
+@implements(adapt, StackedNumbers)
 def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
-    if combiner.instance_class is not StackedNumbers:
-        return None
-
-    def learn(combiner, earlier, coding, outputs, scratch, given, target, weight):
+    aim = aim_of(coding, target)
+    prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
+    if is_shifted(combiner.level_shift):
+        predicted, actual = (
+            unclipped(coding, last_target(combiner.level_shift)),
+            unclipped(coding, target),
+        )
+        follow(combiner.intervals, earlier.intervals, predicted, size, actual, weight)
+    else:
+        follow(combiner.intervals, earlier.intervals, prediction, size, aim, weight)
+    if _is_limiting(combiner):
+        target = _limited(combiner.reach, combiner.intervals, coding, prediction, target)
         aim = aim_of(coding, target)
-        prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
-        if is_shifted(combiner.level_shift):
-            predicted, actual = (
-                unclipped(coding, last_target(combiner.level_shift)),
-                unclipped(coding, target),
-            )
-            follow(combiner.intervals, earlier.intervals, predicted, size, actual, weight)
-        else:
-            follow(combiner.intervals, earlier.intervals, prediction, size, aim, weight)
-        if _is_limiting(combiner):
-            target = _limited(combiner.reach, combiner.intervals, coding, prediction, target)
-            aim = aim_of(coding, target)
-        watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
-        if is_learned(coding, target):
-            _learn_number(combiner, outputs, scratch, aim, weight)
-
-    return learn
+    watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
+    if is_learned(coding, target):
+        _learn_number(combiner, outputs, scratch, aim, weight)
 
 
 @njit(**INNER)

@@ -42,12 +42,13 @@ If labels come ``D`` events late, they say less about the next event. Sets then 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
 
-from streamk.arrays import Array, Arrays, Places, typed
+from streamk.arrays import AnyArray, Array
+from streamk.combining.combiner import Combiner
 from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
 from streamk.combining.newton import SETS, by_set, scratch_of, side_by_side
@@ -55,6 +56,7 @@ from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY
 from streamk.handles import Handle, make_handle
+from streamk.state import MEAN, Field, Stateful
 
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS
@@ -64,7 +66,7 @@ _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eige
 _REACH = 2.0  # mean absolute errors
 
 
-class Stacking:
+class Stacking(Combiner):
     """Stacked experts.
 
     Parameters
@@ -186,12 +188,7 @@ class Stacking:
         mean = self.shares[:sets] @ self.weights
         return np.asarray(mean if self.classes else mean + self.shares[sets:-1])
 
-    @property
-    def live(self) -> list[Array]:
-        """The arrays that predictions depend on, to copy in the parameter history if labels come late."""
-        return [self.weights, *([] if self.intervals is None else self.intervals.live)]
-
-    def before(self, live: Sequence[Array]) -> StackedClasses | StackedNumbers:
+    def before(self, live: Sequence[AnyArray]) -> StackedClasses | StackedNumbers:
         """Return the record with earlier arrays in place of :attr:`live`."""
         record = self.record._replace(weights=live[0])
         if isinstance(record, StackedNumbers):
@@ -219,55 +216,29 @@ class Stacking:
                 information += count * (other.curvature[s] - penalty)
                 moved += count * (other.curvature[s] @ other.weights[s] - before)
             self.weights[s], self.curvature[s] = np.linalg.solve(information, moved), information
-        self.shares[:] = sum(share * other.shares for share, other in zip(shares, others, strict=True))
-        self.error[:] = sum(share * other.error for share, other in zip(shares, others, strict=True))
-        self.losses[:] = sum(share * other.losses for share, other in zip(shares, others, strict=True))
+        self.average(others, shares)
         robust = sum(share for share, other in zip(shares, others, strict=True) if other.is_robust)
         self.be_robust(robust >= 0.5)
         if self.intervals is not None:
-            self.intervals.merge_from([other.intervals for other in others if other.intervals], shares)
+            self.intervals.average([other.intervals for other in others if other.intervals], shares)
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays to store in a model file; one half of the curvature, which is symmetric."""
-        kept = self._arrays()
-        if self.intervals is None:
-            return kept
-        robust = {"stacking.reach": self.reach} if self.is_robust else {}
-        return kept | self.intervals.state_dict() | self.level_shift.state_dict() | robust
-
-    def _arrays(self) -> Arrays:
-        kept = {f"stacking.{name}": getattr(self, name) for name in _KEPT}
-        return kept | {"stacking.curvature": self.curvature[:, *self._half()]}
-
-    def _half(self) -> tuple[Places, Places]:
-        return np.tril_indices(self.weights.shape[1])
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Load the arrays of a model file; raise a ValueError if they are impossible."""
+    def fields(self) -> Iterator[Field | Stateful]:
+        """Yield weights, half of the curvature, shares and errors; for numbers also intervals and limits."""
+        half = (slice(None), *np.tril_indices(self.weights.shape[1]))
+        yield Field("stacking.weights", "weights of experts", -_MOST, _MOST, live=True)
+        yield Field("stacking.curvature", "curvatures of experts", -_MOST, _MOST, part=half)
+        yield Field("stacking.shares", "shares of experts", 0.0, _MOST, merge=MEAN)
+        yield Field("stacking.error", "errors of predictions", 0.0, _MOST, merge=MEAN)
+        yield Field("stacking.losses", "errors of experts", 0.0, _MOST, merge=MEAN)
         if self.intervals is not None:
-            self.intervals.load_state_dict(arrays)
-            self.level_shift.load_state_dict(arrays)
-            self.be_robust("stacking.reach" in arrays)
-            if self.is_robust:
-                self._restore_reach(typed(arrays, "stacking.reach", np.float64, (2,)))
-        for key, expected in self._arrays().items():
-            name, kept = key.removeprefix("stacking."), typed(arrays, key, np.float64, expected.shape)
-            if not (abs(kept) <= _MOST).all() or (name in _POSITIVE and (kept < 0.0).any()):
-                raise ValueError(f"the {name} of its experts are impossible")
-            if name == "curvature":
-                row, column = self._half()
-                self.curvature[:, row, column] = self.curvature[:, column, row] = kept
-            else:
-                setattr(self, name, kept.copy())
+            yield from (self.intervals, self.level_shift)
+            bounds = (_REACH, -_MOST), (_REACH, _MOST)
+            yield Field("stacking.reach", "limit of errors", *bounds, whole=True, rest=(np.inf, 0.0))
+
+    def complete(self) -> None:
+        """Complete the curvature; raise a ValueError if no weights can be learned."""
+        row, column = np.tril_indices(self.weights.shape[1])
+        self.curvature[:, column, row] = self.curvature[:, row, column]
         least = [np.linalg.eigvalsh(a)[0] + _ROUNDING * np.trace(a) for a in self.curvature]
         if not (self.shares.sum() > 0.0 and min(least) > 0.0):
-            raise ValueError("the weights of its experts are impossible")
-
-    def _restore_reach(self, reach: Array) -> None:
-        if reach[0] != _REACH or reach[1] % 1.0 or not abs(reach[1]) <= _MOST:
-            raise ValueError("the limit of its errors is impossible")
-        self.reach[:] = reach
-
-
-_POSITIVE = ("shares", "error", "losses")
-_KEPT = ("weights", "curvature", *_POSITIVE)
+            raise ValueError("its weights of experts are impossible")

@@ -9,7 +9,7 @@ that is ten deviations off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from streamk.encoding.label_history import MEAN as MEAN_LABELS
 from streamk.encoding.label_history import empty_memory
 from streamk.encoding.labels import Label, Labels, plain
 from streamk.encoding.merging import pooled
-from streamk.encoding.rare_names import check_uses, most_used, pooled_uses
+from streamk.encoding.rare_names import most_used, no_uses, pooled_uses
 from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import (
     COUNT,
@@ -42,9 +42,9 @@ from streamk.encoding.scaling import (
 )
 from streamk.encoding.seen import SeenValues
 from streamk.encoding.transforms import Transform, mean_of
+from streamk.state import FINITE, LARGEST_COUNT, Field, Stateful
 
 EVENTS, KNOWN, LEAST = 0, 1, 2
-_MOST_EVENTS = 2.0**53
 _TARGET = ZERO  # its row of statistics
 
 
@@ -148,7 +148,7 @@ def no_targets(memory: int | None) -> Array:
     return np.zeros((1, kept_numbers(horizon_of(memory))))
 
 
-class Codec:
+class Codec(Stateful):
     """Names, scales, labels or targets of one learner.
 
     Parameters
@@ -239,8 +239,8 @@ class Codec:
             found |= {name: self.inputs.statistics[slot] for name, slot in self.inputs.numbers.items()}
         return {name: row for name, row in found.items() if row[HELD] == GIVEN}
 
-    def state_dict(self) -> tuple[Json, Arrays]:
-        """Return the header and the arrays to store in a model file."""
+    def header(self) -> Json:
+        """Return what the header of a model file holds."""
         inputs = self.inputs
         header: Json = {
             "directions": inputs.directions if inputs.settled else AUTO,
@@ -248,22 +248,43 @@ class Codec:
         }
         if self.labels is not None:
             header["labels"] = [plain(v) for v in self.labels.values]
-        statistics = inputs.statistics[: inputs.slots]
-        arrays = {"statistics": statistics, "target": self.target, "counts": self.counts}
-        if len(self.memory):
-            arrays |= {"memory": self.memory, "queue": self.queue}
-        if self.seen is not None:
-            arrays |= self.seen.state_dict()
-        if len(inputs.uses):
-            arrays["uses"] = inputs.uses
         if inputs.transforms:
             header["transforms"] = [[name, len(one.values)] for name, one in inputs.transforms.items()]
-            arrays["transforms"] = np.concatenate(
-                [np.array(one) for one in inputs.transforms.values()], axis=1
-            )
-        return header, arrays
+        return header
 
-    def load_state_dict(self, header: Json, arrays: Arrays) -> None:
+    def fields(self) -> Iterator[Field | Stateful]:
+        """Yield statistics, uses of names, transforms, counters, label memory and recorded values."""
+        yield Field("statistics", "statistics", possible=_are_statistics)
+        yield Field("target", "statistics", possible=_are_statistics)
+        least = self.counts[LEAST]
+        bounds = (0.0, 0.0, least), (LARGEST_COUNT, self.outputs, least)
+        yield Field("counts", "counters", *bounds, whole=True)
+        if len(self.inputs.uses):
+            yield Field("uses", "uses of names", 0.0, FINITE)
+        if self.inputs.transforms:
+            yield Field("transforms", "transforms")
+        if len(self.memory):
+            yield Field("memory", "labels in memory", -self.clip, self.clip)
+            yield Field("queue", "labels in memory", possible=self._can_wait)
+        if self.seen is not None:
+            yield self.seen
+
+    @property
+    def statistics(self) -> Array:
+        """The statistics of numbers, a row for each."""
+        return self.inputs.statistics[: self.inputs.slots]
+
+    @property
+    def uses(self) -> Array:
+        """The uses of names (:mod:`streamk.encoding.rare_names`)."""
+        return self.inputs.uses
+
+    @property
+    def transforms(self) -> Array:
+        """The knots of all transforms, side by side."""
+        return np.concatenate([np.array(one) for one in self.inputs.transforms.values()], axis=1)
+
+    def restore(self, header: Json, arrays: Arrays) -> None:
         """Load the header and the arrays of a model file; raise a ValueError if they are impossible."""
         inputs, names, kept = self.inputs, header["numbers"], self.target.shape[1]
         if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
@@ -272,34 +293,18 @@ class Codec:
             if header["directions"] not in DIRECTIONS:
                 raise ValueError(f"its directions are {header['directions']!r}")
             inputs.settle(header["directions"])
-        statistics = typed(arrays, "statistics", np.float64, (len(names) if inputs.scaled else 0, kept))
-        self.target[:] = typed(arrays, "target", np.float64, (1, kept))
-        for values in (*statistics, *self.target):
-            known, held = values[np.arange(kept) != HELD], values[HELD]
-            if not np.isfinite(known).all() or values[COUNT] < 0.0 or (held != GIVEN and abs(held) > LARGEST):
-                raise ValueError("its statistics are impossible")
-        inputs.set_names(names, statistics, check_uses(arrays.get("uses"), len(names)))
+        uses = no_uses()
+        if "uses" in arrays:
+            uses = np.zeros((min(len(arrays["uses"]), len(names)), uses.shape[1]))
+        inputs.set_names(names, np.zeros((len(names) if inputs.scaled else 0, kept)), uses)
         inputs.set_transforms(_transforms_of(header, arrays, names))
-        counts = typed(arrays, "counts", np.float64, (3,))
-        if not (counts == np.clip(counts.round(), 0.0, _MOST_EVENTS)).all():
-            raise ValueError("its counters are impossible")
         if self.labels is not None:
             self.register(self.labels.check_many(header["labels"], [True] * len(header["labels"])))
-        if counts[LEAST] != self.counts[LEAST] or counts[KNOWN] > self.outputs:
-            raise ValueError("its counters are impossible")
-        self.counts = counts.copy()
-        if self.seen is not None:
-            self.seen.load_state_dict(arrays)
-        if len(self.memory):
-            memory = typed(arrays, "memory", np.float64, self.memory.shape)
-            queue = typed(arrays, "queue", np.float64, self.queue.shape)
-            if not ((abs(memory) <= self.clip).all() and self._can_wait(queue)):
-                raise ValueError("its memory of labels is impossible")
-            self.memory, self.queue = memory.copy(), queue.copy()
+        self.load_state_dict(arrays)
 
     def _can_wait(self, queue: Array) -> bool:
         """Return whether this is a possible queue of labels that have not arrived."""
-        if not 0.0 <= queue[0] <= _MOST_EVENTS or queue[0] % 1.0:
+        if not 0.0 <= queue[0] <= LARGEST_COUNT or queue[0] % 1.0:
             return False
         labels = queue[1:]
         if self.labels is None:
@@ -356,6 +361,13 @@ class Codec:
             label for o in others if o.labels is not None for label in o.labels.values[: int(o.counts[KNOWN])]
         }
         return max((self.labels.codes[label] + 1 for label in learned), default=0)
+
+
+def _are_statistics(statistics: Array) -> bool:
+    """Return whether these may be statistics; the held value may be missing, or that of given scales."""
+    held, known = statistics[:, HELD], np.delete(statistics, HELD, axis=1)
+    far = (held != GIVEN) & (abs(held) > LARGEST)
+    return bool(np.isfinite(known).all() and (statistics[:, COUNT] >= 0.0).all() and not far.any())
 
 
 def _transform(name: str, codecs: Sequence[Codec]) -> Transform | None:

@@ -87,13 +87,3 @@ def pooled_uses(statistics: Array, names: Sequence[str], use: dict[str, float] |
     uses, sums = faded(statistics, no_uses()), np.array([use[name] for name in names])
     uses[:, _USE] = np.where(np.isfinite(sums), sums, uses[:, _USE])
     return uses
-
-
-def check_uses(uses: Array | None, names: int) -> Array:
-    """Return the uses of a model file; raise a ValueError if they are impossible for so many names."""
-    if uses is None:
-        return no_uses()
-    fits = uses.ndim == 2 and uses.shape[1] == COLUMNS and 0 < len(uses) <= names
-    if uses.dtype != np.float64 or not fits or not (np.isfinite(uses) & (uses >= 0.0)).all():
-        raise ValueError("its uses of names are impossible")
-    return uses.copy()

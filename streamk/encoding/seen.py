@@ -13,13 +13,16 @@ learned one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import Arrays, Integers, typed
+from streamk.arrays import Integers
 from streamk.compiling import INNER
 from streamk.encoding.rows import ABSENT, CATEGORY
+from streamk.state import Field, Stateful
 
 _WORDS = 4096  # of 64 bits, in each filter
 _MOST = 2**15  # values in a filter
@@ -28,7 +31,7 @@ _HASHES = 3
 Bits = NDArray[np.uint64]
 
 
-class SeenValues:
+class SeenValues(Stateful):
     """The record of values.
 
     Attributes
@@ -51,30 +54,16 @@ class SeenValues:
             self.bits[1] |= other.bits[1 - current]
         self.state[:] = 0, min(sum(int(other.state[_COUNT]) for other in others), _MOST - 1)
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays to store in a model file: the words that are not 0; none if there are none."""
-        places = np.flatnonzero(self.bits).astype(np.int32)
-        if not len(places):
-            return {}
-        return {"seen.places": places, "seen.words": self.bits.ravel()[places], "seen.state": self.state}
+    def fields(self) -> Iterator[Field]:
+        """Yield the words that are not 0 and, if there are any, the state."""
+        yield Field("seen.words", "recorded values", used="seen.places", rest=0)
+        if self.bits.any():
+            yield Field("seen.state", "counts of recorded values", (0, 0), (1, _MOST - 1))
 
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        self.bits[:], self.state[:] = 0, 0
-        if "seen.places" not in arrays:
-            return
-        places = typed(arrays, "seen.places", np.int32, arrays["seen.places"].shape[:1])
-        words = typed(arrays, "seen.words", np.uint64, places.shape)
-        state = typed(arrays, "seen.state", np.int64, (2,))
-        if not (
-            (np.diff(places, prepend=-1) > 0).all()
-            and (places < 2 * _WORDS).all()
-            and state[_CURRENT] in (0, 1)
-            and 0 <= state[_COUNT] < _MOST
-        ):
-            raise ValueError("its record of values is impossible")
-        self.bits.ravel()[places] = words
-        self.state = state.copy()
+    @property
+    def words(self) -> Bits:
+        """All words, one after the other."""
+        return self.bits.ravel()
 
 
 @njit(**INNER)

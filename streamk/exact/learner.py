@@ -213,22 +213,21 @@ class ExactLearner(Learner):
         )
 
     def _to_parts(self) -> tuple[Json, Arrays]:
-        named, arrays = self._codec.state_dict()
-        found = {f"codec.{name}": array for name, array in arrays.items()}
+        found = {f"codec.{name}": array for name, array in self._codec.state_dict().items()}
         if self._expansion is not None:
             found |= self._expansion.state_dict()
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),
             "events": self.events,
-            **named,
+            **self._codec.header(),
         }
         return header, found
 
     @classmethod
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
         self = cls._with_parameters(header["parameters"])
-        self._codec.load_state_dict(header, with_prefix(arrays, "codec."))
+        self._codec.restore(header, with_prefix(arrays, "codec."))
         self._expansion = Expansion.restored(self._kernel, arrays, self._codec.target.shape[1])
         if self._expansion is not None and len(self._expansion.bias) > self._codec.outputs:
             raise ValueError("its expansion has too many outputs")

@@ -1,8 +1,8 @@
 """Projections onto random binning features: a coefficient for every cell, learned faster while it is new.
 
-An event falls into one cell of each of ``G`` grids (:mod:`streamk.features.grids`), and the outputs are the
-sums of the coefficients of its cells. A step removes the residual ``r`` by Kaczmarz's projection in a norm in
-which coefficients of frequent cells are heavier::
+An event falls into one cell of each of ``G`` grids (:mod:`streamk.features.columns.cells`), and the outputs
+are the sums of the coefficients of its cells. A step removes the residual ``r`` by Kaczmarz's projection in a
+norm in which coefficients of frequent cells are heavier::
 
     A_c ← A_c + r ρ_c/(Σ_c ρ_c + κ G/w)          ρ_c = 1/√(1 + n_c/10)
 
@@ -19,34 +19,32 @@ and the output is ``l⁻¹`` of their sum and ``l(ȳ)``, standardised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
-from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Floats, Integers, unpacked, used_columns
+from streamk.arrays import Array, Floats, Integers
 from streamk.compiling import INNER, both
+from streamk.dispatch import implements
 from streamk.encoding.codec import Unit
 from streamk.encoding.scaling import MEAN, spread
 from streamk.encoding.targets import MOST_WEIGHT
 from streamk.experts.expert import (
     FINAL,
     ITERATE,
-    NOT_LINEAR,
-    Columns,
-    Counts,
     Expert,
-    Shares,
+    Merge,
     count_step,
     evaluate,
     step,
 )
 from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
-from streamk.features.grids import CELLS
+from streamk.features.columns.cells import CELLS
 from streamk.losses import residuals
+from streamk.state import Field, Stateful
 
 _RIDGE = 0.05  # ``κ``
 _FADES = 0.1  # of a count, in the denominator of ``ρ``
@@ -54,25 +52,7 @@ _SMALL = 0.05  # deviations from 0 below which logarithms are almost linear
 _LARGEST = 69.0  # of a logarithm
 
 
-class Cells(NamedTuple):
-    """The expert as compiled code sees it; see :class:`Binning`.
-
-    ``scratch`` and ``cells`` are for the rates and the cells of an event; ``target`` are the statistics of a
-    number, None for classes.
-    """
-
-    first: int
-    coefficients: Floats
-    counts: Floats
-    clock: Array
-    loss: int
-    scratch: Floats
-    cells: NDArray[np.uint32]
-    target: Array | None
-    logarithms: bool
-
-
-NOT_LINEAR.add(Cells)
+Cells = namedtuple("Cells", "first coefficients counts clock loss scratch cells target logarithms")
 
 
 class Binning(Expert):
@@ -96,19 +76,14 @@ class Binning(Expert):
     """
 
     rule = "binning"
+    record_type = Cells
 
     def __init__(self, loss: int, columns: slice, target: Array | None, logarithms: bool = False) -> None:
         super().__init__(loss, columns=columns)
         self.target, self.logarithms = target, logarithms
         self.counts: Floats = np.zeros(CELLS, dtype=np.float32)
         grids = columns.stop - columns.start
-        self._scratch = np.zeros(grids, dtype=np.float32), np.zeros(grids, dtype=np.uint32)
-
-    @property
-    def record(self) -> Cells:
-        """The expert as compiled code sees it."""
-        own = self.first, self.coefficients, self.counts, self.clock, self.loss
-        return Cells(*own, *self._scratch, self.target, self.logarithms)
+        self.scratch, self.cells = np.zeros(grids, dtype=np.float32), np.zeros(grids, dtype=np.uint32)
 
     def columns_of(self, width: int) -> int:
         """Return the number of cells."""
@@ -125,16 +100,15 @@ class Binning(Expert):
         """Forget how often each cell was met."""
         self.counts[:] = 0.0
 
-    def merge_from(
-        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
-    ) -> None:
+    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge: each coefficient is the mean, weighted by the events in its cell.
 
         Logarithms relative to the mean do not depend on the unit of the target.
         """
         if self.logarithms:
-            columns = [(rows, Unit(1.0, 0.0)) for rows, _ in columns]
-        super().merge_from(experts, shares, columns, counts)
+            merge = merge._replace(columns=[(rows, Unit(1.0, 0.0)) for rows, _ in merge.columns])
+        super().merge_from(experts, merge)
+        _, columns, counts = merge
         times = counts or [1.0] * len(experts)
         counted = np.array([expert.counts for expert in experts], dtype=np.float64)
         since = counted - (0.0 if counts is None else counted[-1])
@@ -147,72 +121,51 @@ class Binning(Expert):
         self.coefficients[:, :, met] = np.clip(mean, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
         self.counts[:] = np.maximum(np.array(times) @ counted, 0.0)
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays to store in a model file: the counts of cells that were met."""
-        met = used_columns(self.counts)
-        return super().state_dict() | ({"counts": self.counts[met], "met": met} if len(met) else {})
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        super().load_state_dict(arrays)
-        counts = np.zeros(CELLS, dtype=np.float32)
-        if "counts" in arrays:
-            counts = unpacked(arrays, "counts", "met", counts, "counts of cells")
-            if not ((counts >= 0.0) & (counts <= MOST_WEIGHT)).all():
-                raise ValueError("its counts of cells are impossible")
-        self.counts = counts
+    def fields(self) -> Iterator[Field | Stateful]:
+        """Yield coefficients and clock, and the counts of cells that were met."""
+        yield from super().fields()
+        yield Field("counts", "counts of cells", 0.0, MOST_WEIGHT, used="met", rest=0.0)
 
 
-@overload(evaluate, jit_options=INNER)
-def _evaluate(expert, phi, i, outputs, e):
-    if expert.instance_class is not Cells:
-        return None
-
-    def add_up(expert, phi, i, outputs, e):
-        coefficients, cells = expert.coefficients, expert.cells
-        grids = _cells_of(expert, phi, i)
-        for k in range(outputs.shape[2]):
-            one = two = three = four = np.float32(0.0)
-            for g in range(0, grids, 4):  # four sums, so that no addition waits for the last
-                one += coefficients[ITERATE, k, cells[g]]
-                two += coefficients[ITERATE, k, cells[g + 1]]
-                three += coefficients[ITERATE, k, cells[g + 2]]
-                four += coefficients[ITERATE, k, cells[g + 3]]
-            total = np.float32((one + two) + (three + four))
-            outputs[e, ITERATE, k] = total
-            outputs[e, FINAL, k] = _output_of(expert.target, expert.logarithms, total)
-
-    return add_up
+@implements(evaluate, Cells)
+def _evaluate(expert, e, phi, i, outputs):
+    coefficients, cells = expert.coefficients, expert.cells
+    grids = _cells_of(expert, phi, i)
+    for k in range(outputs.shape[2]):
+        one = two = three = four = np.float32(0.0)
+        for g in range(0, grids, 4):  # four sums, so that no addition waits for the last
+            one += coefficients[ITERATE, k, cells[g]]
+            two += coefficients[ITERATE, k, cells[g + 1]]
+            three += coefficients[ITERATE, k, cells[g + 2]]
+            four += coefficients[ITERATE, k, cells[g + 3]]
+        total = np.float32((one + two) + (three + four))
+        outputs[e, ITERATE, k] = total
+        outputs[e, FINAL, k] = _output_of(expert.target, expert.logarithms, total)
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Cells:
-        return None
-
-    def project(expert, phi, i, outputs, e, aim, known, weight, residual):
-        wanted = _wanted(expert.target, expert.logarithms, aim)
-        length = residuals(expert.loss, outputs[e, ITERATE, :known], wanted, residual[:known])
-        coefficients, counts = expert.coefficients, expert.counts
-        cells, rates = expert.cells, expert.scratch
-        grids, total = _cells_of(expert, phi, i), 0.0
-        for g in range(grids):
-            rates[g] = counts[cells[g]]
-        for g in range(grids):  # as vectors, which reads of cells are not
-            rates[g] = np.float32(1.0) / np.sqrt(np.float32(1.0) + np.float32(_FADES) * rates[g])
-        for g in range(grids):
-            total += rates[g]
-        whole = length * total + _RIDGE * grids / weight
-        for k in range(known):
-            if residual[k] != 0.0:
-                gain = np.float32(residual[k] / whole)
-                for g in range(grids):
-                    coefficients[ITERATE, k, cells[g]] += gain * rates[g]
-        for g in range(grids):
-            counts[cells[g]] += np.float32(weight)
-        count_step(expert.clock, coefficients)
-
-    return project
+@implements(step, Cells)
+def _step(expert, e, observation):
+    phi, i, outputs, aim, known, weight, residual = observation
+    wanted = _wanted(expert.target, expert.logarithms, aim)
+    length = residuals(expert.loss, outputs[e, ITERATE, :known], wanted, residual[:known])
+    coefficients, counts = expert.coefficients, expert.counts
+    cells, rates = expert.cells, expert.scratch
+    grids, total = _cells_of(expert, phi, i), 0.0
+    for g in range(grids):
+        rates[g] = counts[cells[g]]
+    for g in range(grids):  # as vectors, which reads of cells are not
+        rates[g] = np.float32(1.0) / np.sqrt(np.float32(1.0) + np.float32(_FADES) * rates[g])
+    for g in range(grids):
+        total += rates[g]
+    whole = length * total + _RIDGE * grids / weight
+    for k in range(known):
+        if residual[k] != 0.0:
+            gain = np.float32(residual[k] / whole)
+            for g in range(grids):
+                coefficients[ITERATE, k, cells[g]] += gain * rates[g]
+    for g in range(grids):
+        counts[cells[g]] += np.float32(weight)
+    count_step(expert.clock, coefficients)
 
 
 @njit(**INNER)

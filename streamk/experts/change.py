@@ -31,15 +31,15 @@ import math
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays, typed
+from streamk.arrays import Array
 from streamk.compiling import INNER, ZERO
 from streamk.losses import FIRST_REGRESSION
+from streamk.state import LARGEST_COUNT, Field
 
 BLOCK = 32
 LEVELS, MOST = 20, 5
 COUNT, SUM, SQUARES, KNOWN, RISES = range(5)  # of row 0
 _LOGARITHM = math.log(1e6)
-_LARGEST = 2.0**53
 
 
 def empty_watch() -> Array:
@@ -53,25 +53,15 @@ def merge_from(watch: Array, other: Array, factor: float) -> None:
     watch[0, RISES] = max(0.0, watch[0, RISES] + (factor if factor <= 0.0 else 1.0) * other[0, RISES])
 
 
-def state_dict(watch: Array) -> Arrays:
-    """Return the arrays of a watch to store in a model file: none if it has no events."""
-    return {"watch": watch} if watch.any() else {}
-
-
-def load_state_dict(arrays: Arrays) -> Array:
-    """Return the watch of a model file, or an empty one; raise a ValueError if it is impossible."""
-    watch = empty_watch()
-    if "watch" not in arrays:
-        return watch
-    watch[:] = typed(arrays, "watch", np.float64, watch.shape)
+def is_possible(watch: Array) -> bool:
+    """Return whether numbers from 0 on are a watch."""
     now, counts = watch[0], watch[1:, 0]
     sizes = np.append(now[COUNT], np.repeat(BLOCK * 2.0 ** np.arange(LEVELS), MOST))
     sums = np.append(now[SUM], watch[1:, 1::2])
     squares = np.append(now[SQUARES], watch[1:, 2::2])
     empty = np.arange(MOST) >= counts[:, None]
-    if (
-        not ((watch >= 0.0) & (watch <= _LARGEST)).all()
-        or (np.append(counts, now[[COUNT, RISES]]) % 1.0).any()
+    return not (
+        (np.append(counts, now[[COUNT, RISES]]) % 1.0).any()
         or now[COUNT] >= BLOCK
         or now[RISES + 1 :].any()
         or (counts > MOST).any()
@@ -79,9 +69,10 @@ def load_state_dict(arrays: Arrays) -> Array:
         or (sums > sizes).any()
         or (squares > sums).any()
         or sums[1:][empty.ravel()].any()
-    ):
-        raise ValueError("its errors are impossible")
-    return watch
+    )
+
+
+WATCH = Field("watch", "errors", 0.0, LARGEST_COUNT, rest=0.0, possible=is_possible)
 
 
 @njit(**INNER)

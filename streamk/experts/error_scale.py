@@ -16,29 +16,22 @@ change them, and they do not depend on labels.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
-from numba.extending import overload
-
-from streamk.arrays import Array, Floats
-from streamk.compiling import INNER
+from streamk.arrays import Array
+from streamk.dispatch import implements
 from streamk.encoding.codec import Unit
-from streamk.experts.expert import Columns, Counts, Shares, step
+from streamk.experts.expert import Merge, Observation, step
 from streamk.experts.least_squares import LeastSquares
-from streamk.handles import Handle, make_handle
+from streamk.handles import make_handle
 
 _PENALTY = 20.0  # of a squared coefficient, in units of one event
 _FORGETTING = 0.9995
 
 
-class ErrorScaling(NamedTuple):
-    """The expert as compiled code sees it; see :class:`ErrorScale`."""
-
-    first: int
-    coefficients: Floats
-    fitting: Handle
-    response: Array
+ErrorScaling = namedtuple("ErrorScaling", "first coefficients fitting response")
 
 
 class ErrorScale(LeastSquares):
@@ -63,20 +56,14 @@ class ErrorScale(LeastSquares):
         """The expert as compiled code sees it."""
         return ErrorScaling(self.first, self.coefficients, make_handle(super().record), self.response)
 
-    def merge_from(
-        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
-    ) -> None:
+    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge by information; its outputs are relative, whatever the units of targets are."""
         same = [([0], Unit(1.0, 0.0))] * len(experts)
-        super().merge_from(experts, shares, same, counts)
+        super().merge_from(experts, merge._replace(columns=same))
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not ErrorScaling:
-        return None
-
-    def learn(expert, phi, i, outputs, e, aim, known, weight, residual):
-        step(expert.fitting, phi, i, outputs, e, expert.response[0], known, weight, residual)
-
-    return learn
+@implements(step, ErrorScaling)
+def _step(expert, e, observation):
+    phi, i, outputs, _, known, weight, residual = observation
+    wanted = Observation(phi, i, outputs, expert.response[0], known, weight, residual)
+    step(expert.fitting, e, wanted)

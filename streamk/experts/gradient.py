@@ -25,24 +25,23 @@ are those of the model.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 from scipy.linalg import cho_factor, cho_solve
 
 from streamk.arrays import AnyArray, Floats
-from streamk.compiling import ENTRY, INNER
+from streamk.compiling import ENTRY
+from streamk.dispatch import implements
 from streamk.experts.expert import (
     ITERATE,
     STEPS,
-    Columns,
-    Counts,
     Expert,
     Lesson,
-    Shares,
+    Merge,
     step,
 )
 from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
@@ -59,11 +58,7 @@ _MOST = np.float32(1e38)
 _STEEPEST = 12.0  # twice what a standardised target is clipped to
 
 
-class Descending(NamedTuple):
-    """The expert as compiled code sees it: its outputs alone, since it learns blocks of events."""
-
-    first: int
-    coefficients: Floats
+Descending = namedtuple("Descending", "first coefficients")
 
 
 class Gradient(Expert):
@@ -88,6 +83,7 @@ class Gradient(Expert):
     """
 
     rule = "gradient"
+    record_type = Descending
 
     def __init__(
         self,
@@ -108,20 +104,13 @@ class Gradient(Expert):
         self.theta = 1.0 / self.regularization if theta is None else float(theta)
         self.fresh: slice | None = None
 
-    @property
-    def record(self) -> Descending:
-        """The expert as compiled code sees it."""
-        return Descending(self.first, self.coefficients)
-
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Visit the block at the next step, if it was never visited."""
         self.fresh = self.own(block) if fresh else None
 
-    def merge_from(
-        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
-    ) -> None:
+    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge; whose turn it is, which is no sum, is as in the first."""
-        super().merge_from(experts, shares, columns, counts)
+        super().merge_from(experts, merge)
         self.clock[VISIT] = experts[0].clock[VISIT]
 
     def required_columns(self) -> list[slice]:
@@ -210,8 +199,6 @@ def _descents(loss, outputs, aims, quantile, known, out):
         descents(loss, outputs[i, :known], aims[i], quantile, out[i, :known])
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Descending:
-        return None
-    return lambda expert, phi, i, outputs, e, aim, known, weight, residual: None
+@implements(step, Descending)
+def _step(expert, e, observation):
+    pass

@@ -26,27 +26,26 @@ averaged instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 import numpy as np
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
-from numpy.typing import NDArray
+from numba.extending import intrinsic
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.arrays import Array, Arrays, Floats, Integers, padded, typed
+from streamk.arrays import AnyArray, Array, Floats, Integers, padded
 from streamk.compiling import INNER, Compiled
+from streamk.dispatch import implements
 from streamk.experts import change, factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
-    Columns,
-    Counts,
     Expert,
-    Shares,
+    Merge,
     count_step,
     step,
 )
@@ -70,6 +69,7 @@ from streamk.features.lanes import (
     zeros_aligned,
 )
 from streamk.losses import curvature_along, residuals
+from streamk.state import FINITE, Field, Stateful
 from streamk.threads import one_blas_thread
 
 _LANE = ir.IntType(32)
@@ -217,24 +217,11 @@ def _join(expert, phi, i):
 _MOST = 1e100  # of the numbers in a factor
 
 
-class Fitting(NamedTuple):
-    """The expert as compiled code sees it; see :class:`LeastSquares`."""
-
-    first: int
-    coefficients: Floats
-    clock: Array
-    loss: int
-    forgetting: float
-    variance: float
-    variables: Integers
-    is_variable: NDArray[np.bool_]
-    diagonal: Array
-    factor: Floats
-    weights: Array
-    event: Floats
-    gain: Floats
-    watched: bool
-    watch: Array
+Fitting = namedtuple(
+    "Fitting",
+    "first coefficients clock loss forgetting variance variables is_variable diagonal factor weights event "
+    "gain watched watch",
+)
 
 
 class LeastSquares(Expert):
@@ -255,6 +242,7 @@ class LeastSquares(Expert):
     """
 
     rule = "least squares"
+    record_type = Fitting
 
     def __init__(
         self,
@@ -267,18 +255,10 @@ class LeastSquares(Expert):
     ) -> None:
         super().__init__(loss, columns=columns)
         self.penalty, self.forgetting, self.constant = float(penalty), float(forgetting), constant
+        self.variance = 1.0 / self.penalty
         self.weights: Array = np.zeros((1, 0))
         self._open(0)
         self.watched, self.watch = watch, change.empty_watch()
-
-    @property
-    def record(self) -> tuple[object, ...]:
-        """The expert as compiled code sees it."""
-        return Fitting(
-            self.first, self.coefficients, self.clock, self.loss, self.forgetting, 1.0 / self.penalty,
-            self.variables, self.is_variable, self.diagonal, self.factor, self.weights, self.event, self.gain,
-            self.watched, self.watch,
-        )  # fmt: skip
 
     def grow(self, outputs: int, features: int, width: int) -> None:
         """Resize to a map; new coefficients are 0, others unchanged."""
@@ -292,7 +272,7 @@ class LeastSquares(Expert):
         """Allocate the state for so many columns, none of which is a variable."""
         self.variables = np.zeros(1 + columns, dtype=np.int64)  # how many, then the columns of each
         self.is_variable = np.zeros(columns, dtype=np.bool_)  # of columns: whether they are variables
-        self.diagonal = np.full(columns, 1.0 / self.penalty)
+        self.diagonal = np.full(columns, self.variance)
         self.factor: Floats = factor.empty_factor(columns, np.float32)
         whole = -(-columns // LANES) * LANES
         self.event, self.gain = (zeros_aligned(whole, np.float32) for _ in range(2))  # of the last event
@@ -317,12 +297,6 @@ class LeastSquares(Expert):
         """Return ``P⁻¹`` of the variables that have joined."""
         count = len(self.joined)
         return factor.information(self.diagonal[:count], self.factor[: factor.factor_size(count)])
-
-    def forget(self, columns: slice) -> None:
-        """Restart if it uses no other columns of the map than these."""
-        super().forget(columns)
-        if self.within(columns):
-            self.close()
 
     def rearrange(self, places: Integers) -> None:
         """Move column ``j`` of the map to ``places[j]``; columns of place −1 are dropped."""
@@ -359,78 +333,48 @@ class LeastSquares(Expert):
         """Return whether it has not restarted since it was ``before``."""
         return self.restarts == before.restarts
 
-    def merge_from(
-        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
-    ) -> None:
+    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge by information: each expert adds its information beyond the penalty.
 
         An expert that has restarted has less information than the penalty in some directions. For it, a
         smaller penalty is subtracted, and its coefficients count as the prior mean with its share.
         """
-        super().merge_from(experts, shares, columns, counts)
+        super().merge_from(experts, merge)
         if not any(len(expert.joined) for expert in experts):
             return
         joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
-        information, moved = _pooled(experts, shares, columns, counts, joined, len(self.weights))
+        information, moved = _pooled(experts, merge, joined, len(self.weights))
         solved = moved
         if len(joined):
             with one_blas_thread():
                 solved = cho_solve(cho_factor(factor.positive(information), lower=True), moved.T).T
-        for k, (expert, share) in enumerate(zip(experts, shares, strict=True)):
-            change.merge_from(self.watch, expert.watch, _evidence(experts, k, share, counts))
+        for k, expert in enumerate(experts):
+            change.merge_from(self.watch, expert.watch, _evidence(experts, k, merge))
         self._set(joined, information, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays to store in a model file."""
-        count, kept = len(self.joined), super().state_dict() | change.state_dict(self.watch)
-        if not count:
-            return kept
-        return kept | {
-            "variables": self.joined,
-            "diagonal": self.diagonal[:count],
-            "factor": self.factor[: factor.factor_size(count)],
-            "weights": self.weights[:, :count],
-        }
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        super().load_state_dict(arrays)
-        self.watch = change.load_state_dict(arrays)
-        if "variables" not in arrays:
-            return
+    def fields(self) -> Iterator[Field | Stateful]:
+        """Yield coefficients, clock, the watch, and the information about columns that have joined."""
+        yield from super().fields()
+        yield change.WATCH
         columns = len(self.is_variable)
-        joined = typed(arrays, "variables", np.int64, arrays["variables"].shape)
-        count = len(joined)
-        if (
-            joined.ndim != 1
-            or len(set(joined.tolist())) < count
-            or not ((joined >= 0) & (joined < columns)).all()
-        ):
-            raise ValueError("its variables are impossible")
-        size = factor.factor_size(count)
-        columns_of_factor = typed(arrays, "factor", np.float32, (size,))
-        diagonal = typed(arrays, "diagonal", np.float64, (count,))
-        weights = typed(arrays, "weights", np.float64, (len(self.weights), count))
-        if (
-            not all((abs(kept) <= _MOST).all() for kept in (diagonal, weights))
-            or not np.isfinite(columns_of_factor).all()
-            or (diagonal < 0).any()
-        ):
-            raise ValueError("its least squares are impossible")
-        self._open(columns)
-        self.variables[0], self.variables[1 : 1 + count] = count, joined
-        self.is_variable[joined] = True
-        self.diagonal[:count], self.factor[:size] = diagonal, columns_of_factor
-        self.weights[:, :count] = weights
+        yield Field("variables", "variables", 0, columns - 1, counted=0, rest=0, possible=_are_distinct)
+        if count := len(self.joined):
+            size, what = factor.factor_size(count), "least squares"
+            yield Field("diagonal", what, 0.0, _MOST, part=slice(count))
+            yield Field("factor", what, -FINITE, FINITE, part=slice(size))
+            yield Field("weights", what, -_MOST, _MOST, part=(slice(None), slice(count)))
+
+    def complete(self) -> None:
+        """Note which columns are variables."""
+        self.is_variable[self.joined] = True
+
+
+def _are_distinct(variables: AnyArray) -> bool:
+    return len(set(variables.tolist())) == len(variables)
 
 
 def _pooled(
-    experts: Sequence[LeastSquares],
-    shares: Shares,
-    columns: Columns,
-    counts: Counts,
-    joined: Integers,
-    outputs: int,
+    experts: Sequence[LeastSquares], merge: Merge, joined: Integers, outputs: int
 ) -> tuple[Array, Array]:
     """Return the pooled ``A`` ``(d, d)`` on the columns ``joined``, and ``A α`` ``(outputs, d)``."""
     where = {int(column): k for k, column in enumerate(joined)}
@@ -438,14 +382,15 @@ def _pooled(
     adds = experts[0].forgetting == 1.0  # information that fades is averaged
     pooled = penalty.copy() if adds else np.zeros_like(penalty)
     moved = np.zeros((outputs, len(joined)))
-    for k, (expert, share, (rows, unit)) in enumerate(zip(experts, shares, columns, strict=True)):
+    counts = merge.counts
+    for k, (expert, share, (rows, unit)) in enumerate(zip(experts, merge.shares, merge.columns, strict=True)):
         own = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
         information, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
         information[np.ix_(own, own)] = expert.information()
         weights[:, own] = unit.scale * expert.weights[: len(rows), : len(own)]
         if unit.offset:  # targets around another mean: the constant takes the difference
             weights[:, joined == 0] += unit.offset / expert.constant
-        times = _evidence(experts, k, share, counts)
+        times = _evidence(experts, k, merge)
         separate = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
         if adds and separate and expert.restarts:
             information -= _least(information, expert.penalty) * penalty
@@ -457,13 +402,13 @@ def _pooled(
     return pooled, moved
 
 
-def _evidence(experts: Sequence[LeastSquares], k: int, share: float, counts: Counts) -> float:
+def _evidence(experts: Sequence[LeastSquares], k: int, merge: Merge) -> float:
     """Return the factor of the information of expert ``k``.
 
     With ``counts`` it is one of these. Otherwise it scales the information to a part ``share`` of all events;
     with forgetting it is the share itself.
     """
-    expert = experts[k]
+    expert, share, counts = experts[k], merge.shares[k], merge.counts
     if expert.forgetting < 1.0:
         return share
     if counts is not None:
@@ -480,20 +425,15 @@ def _least(information: Array, penalty: float) -> float:
         return float(np.clip(np.linalg.eigvalsh(information)[0] / penalty, 0.0, 1.0))
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Fitting:
-        return None
-
-    def fit(expert, phi, i, outputs, e, aim, known, weight, residual):
-        residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
-        part = expert.forgetting
-        if expert.watched:
-            part *= change.part_to_keep(expert.watch, change.error_of(expert.loss, residual[:known], aim))
-        curvature = curvature_along(expert.loss, residual[:known], aim)
-        for k in range(known):
-            residual[k] /= curvature
-        fit_event(expert, phi, i, residual[:known], weight * curvature, part)
-        count_step(expert.clock, expert.coefficients)
-
-    return fit
+@implements(step, Fitting)
+def _step(expert, e, observation):
+    phi, i, outputs, aim, known, weight, residual = observation
+    residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+    part = expert.forgetting
+    if expert.watched:
+        part *= change.part_to_keep(expert.watch, change.error_of(expert.loss, residual[:known], aim))
+    curvature = curvature_along(expert.loss, residual[:known], aim)
+    for k in range(known):
+        residual[k] /= curvature
+    fit_event(expert, phi, i, residual[:known], weight * curvature, part)
+    count_step(expert.clock, expert.coefficients)

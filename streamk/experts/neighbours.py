@@ -9,37 +9,37 @@ with ``w`` the weights of events and ``d₅`` the distance of the fifth (Nadaray
 follows the density; Cover and Hart 1967). Classes are ±1. No other expert follows clusters that move through
 the space of inputs, since coefficients describe a place only after many events there.
 
-The first 127 inputs with plain columns count (:mod:`streamk.features.plain`). The window is an array of
-coefficients, so that copies of coefficients are copies of it: ``(1, 1, 129 · 512)``, in rows of 512 events.
-The first two rows are labels and weights (0 for no event), and the others columns.
+The first 127 inputs with plain columns count (:mod:`streamk.features.columns.plain`). The window is an array
+of coefficients, so that copies of coefficients are copies of it: ``(1, 1, 129 · 512)``, in rows of 512
+events. The first two rows are labels and weights (0 for no event), and the others columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 
-from streamk.arrays import Array, Arrays, Floats, Integers, unpacked, used_columns
+from streamk.arrays import AnyArray, Arrays, Floats, Integers
 from streamk.compiling import INNER
+from streamk.dispatch import implements
 from streamk.experts.expert import (
     EVENTS,
     FINAL,
     ITERATE,
-    NOT_LINEAR,
-    Columns,
-    Counts,
     Expert,
-    Shares,
+    Merge,
     count_step,
     evaluate,
+    keep,
     step,
 )
 from streamk.experts.linear_algebra import add_distances
 from streamk.features.lanes import LANES, aligned, below, first_set
+from streamk.state import FINITE, LARGEST_COUNT, Field, Live
 
 WINDOW, COLUMNS = 512, 128  # events, and plain columns including the constant
 _NEAREST = 5
@@ -49,22 +49,7 @@ _HEAVIEST = 1e9
 _BANDWIDTH = 1e-3  # of the largest distance that counts
 
 
-class Nearby(NamedTuple):
-    """The expert as compiled code sees it; see :class:`Neighbours`.
-
-    ``scratch`` is for distances; ``places`` and ``gains`` are those of the nearest events.
-    """
-
-    coefficients: Floats
-    clock: Array
-    used: Integers
-    classes: bool
-    scratch: Floats
-    places: Integers
-    gains: Array
-
-
-NOT_LINEAR.add(Nearby)
+Nearby = namedtuple("Nearby", "coefficients clock used classes scratch places gains")
 
 
 class Neighbours(Expert):
@@ -85,19 +70,16 @@ class Neighbours(Expert):
     """
 
     rule = "neighbours"
+    follows_events = True
+    record_type = Nearby
 
     def __init__(self, loss: int, classes: bool) -> None:
         super().__init__(loss, columns=slice(0, COLUMNS))
         self.classes, self.outputs = classes, 1
         self.used: Integers = np.zeros(1, dtype=np.int64)
         self.coefficients = aligned(np.zeros((1, 1, _ROWS * WINDOW), dtype=np.float32))
-        distances = aligned(np.zeros(WINDOW, dtype=np.float32))
-        self._scratch = distances, np.zeros(_NEAREST, dtype=np.int64), np.zeros(_NEAREST)
-
-    @property
-    def record(self) -> Nearby:
-        """The expert as compiled code sees it."""
-        return Nearby(self.coefficients, self.clock, self.used, self.classes, *self._scratch)
+        self.scratch = aligned(np.zeros(WINDOW, dtype=np.float32))
+        self.places, self.gains = np.zeros(_NEAREST, dtype=np.int64), np.zeros(_NEAREST)
 
     @property
     def window(self) -> Floats:
@@ -121,10 +103,9 @@ class Neighbours(Expert):
                 moved[_INPUTS - 1 + places[column]] = self.window[_INPUTS - 1 + column]
         self._become(moved)
 
-    def merge_from(
-        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
-    ) -> None:
+    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge: the last events of all in turns, and then those of the base."""
+        _, columns, counts = merge
         clock = np.sum([expert.clock for expert in experts], axis=0)
         known, groups = np.zeros(2), [list(range(len(experts)))]
         if counts is not None:  # all continue from the last
@@ -146,63 +127,65 @@ class Neighbours(Expert):
         self.clock[:] = clock
         self._become(merged)
 
-    def _become(self, window: Floats, used: int | None = None) -> None:
+    def _become(self, window: Floats) -> None:
         self.coefficients = aligned(window.reshape(1, 1, -1))
         last = int(np.flatnonzero(window.any(axis=1)).max(initial=-1))
-        self.used[0] = 1 + last if used is None else used
+        self.used[0] = 1 + last
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays to store in a model file: the rows in use of the events in the window."""
-        rows = self.window[: self.used[0]]
-        there = used_columns(rows)
-        return {"window": rows[:, there], "there": there, "clock": self.clock}
+    def fields(self) -> Iterator[Field]:
+        """Yield the number of rows in use, these rows of the events in the window, and the clock."""
+        rows = slice(int(self.used[0]))
+        yield self._field._replace(name="window", part=rows, used="there")
+        yield Field("clock", "counters", 0.0, LARGEST_COUNT, whole=True)
+
+    @property
+    def live(self) -> Live:
+        """The window."""
+        return [(self._field, self.coefficients)]
+
+    @property
+    def _field(self) -> Field:
+        return Field("coefficients", "recent events", -FINITE, FINITE, possible=self._are_events)
+
+    def _are_events(self, rows: AnyArray) -> bool:
+        """Return whether numbers are a window, or the first rows of one, or copies of windows."""
+        rows = rows.reshape(-1, WINDOW)
+        labels, weights = (rows[row::_ROWS] for row in (_LABEL, _WEIGHT))
+        possible = not self.classes or (labels % 1.0 == 0.0) & (labels >= 0.0) & (labels < self.outputs)
+        return bool(np.all(weights >= 0.0) and np.all(possible))
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        rows = np.zeros((min(len(arrays["window"]), _ROWS), WINDOW), dtype=np.float32)
-        window = np.zeros_like(self.window)
-        window[: len(rows)] = unpacked(arrays, "window", "there", rows, "recent events")
-        labels, weights = window[:_INPUTS]
-        possible = np.isfinite(window).all() and (weights >= 0.0).all()
-        if self.classes:
-            possible &= ((labels % 1.0 == 0.0) & (labels >= 0.0) & (labels < self.outputs)).all()
-        if not possible:
-            raise ValueError("its recent events are impossible")
-        self._load_clock(arrays)
-        self._become(window, len(rows))
+        self.used[0] = min(len(arrays["window"]), _ROWS)
+        self.coefficients[:] = 0.0
+        super().load_state_dict(arrays)
 
 
-@overload(evaluate, jit_options=INNER)
-def _evaluate(expert, phi, i, outputs, e):
-    if expert.instance_class is not Nearby:
-        return None
-
-    def average(expert, phi, i, outputs, e):
-        window, distances = expert.coefficients[0, 0], expert.scratch
-        for w in range(WINDOW):
-            distances[w] = np.float32(0.0) if window[_WEIGHT * WINDOW + w] > 0.0 else np.float32(np.inf)
-        first, inputs = i * phi.shape[1] + 1, expert.used[0] - _INPUTS
-        add_distances(distances, window, _INPUTS * WINDOW, WINDOW, phi, first, inputs)
-        count, total = _nearest(distances, expert.places), 0.0
-        gains, most = expert.gains, outputs.shape[2]
-        for n in range(count):
-            place = expert.places[n]
-            farthest = np.float64(distances[expert.places[count - 1]])
-            near = np.float64(distances[place]) + _BANDWIDTH * farthest
-            gains[n] = window[_WEIGHT * WINDOW + place] / (near if farthest > 0.0 else 1.0)
-            total += gains[n]
-        for k in range(most):
-            outputs[e, ITERATE, k] = np.float32(-1.0 if expert.classes and count else 0.0)
-        for n in range(count):
-            label, share = window[_LABEL * WINDOW + expert.places[n]], gains[n] / total
-            if expert.classes:
-                outputs[e, ITERATE, int(label)] += np.float32(2.0 * share)
-            else:
-                outputs[e, ITERATE, 0] += np.float32(share * label)
-        for k in range(most):
-            outputs[e, FINAL, k] = outputs[e, ITERATE, k]
-
-    return average
+@implements(evaluate, Nearby)
+def _evaluate(expert, e, phi, i, outputs):
+    window, distances = expert.coefficients[0, 0], expert.scratch
+    for w in range(WINDOW):
+        distances[w] = np.float32(0.0) if window[_WEIGHT * WINDOW + w] > 0.0 else np.float32(np.inf)
+    first, inputs = i * phi.shape[1] + 1, expert.used[0] - _INPUTS
+    add_distances(distances, window, _INPUTS * WINDOW, WINDOW, phi, first, inputs)
+    count, total = _nearest(distances, expert.places), 0.0
+    gains, most = expert.gains, outputs.shape[2]
+    for n in range(count):
+        place = expert.places[n]
+        farthest = np.float64(distances[expert.places[count - 1]])
+        near = np.float64(distances[place]) + _BANDWIDTH * farthest
+        gains[n] = window[_WEIGHT * WINDOW + place] / (near if farthest > 0.0 else 1.0)
+        total += gains[n]
+    for k in range(most):
+        outputs[e, ITERATE, k] = np.float32(-1.0 if expert.classes and count else 0.0)
+    for n in range(count):
+        label, share = window[_LABEL * WINDOW + expert.places[n]], gains[n] / total
+        if expert.classes:
+            outputs[e, ITERATE, int(label)] += np.float32(2.0 * share)
+        else:
+            outputs[e, ITERATE, 0] += np.float32(share * label)
+    for k in range(most):
+        outputs[e, FINAL, k] = outputs[e, ITERATE, k]
 
 
 @njit(**INNER)
@@ -227,22 +210,24 @@ def _nearest(distances, places):
     return count
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Nearby:
-        return None
+@implements(keep, Nearby)
+def _keep(expert, e, kept, outputs):
+    for s in range(outputs.shape[1]):
+        for k in range(outputs.shape[2]):
+            outputs[e, s, k] = kept[e, s, k]
 
-    def store(expert, phi, i, outputs, e, aim, known, weight, residual):
-        window, last = expert.coefficients[0, 0], _INPUTS
-        w = int(expert.clock[EVENTS]) % WINDOW
-        window[_LABEL * WINDOW + w] = np.float32(aim)
-        window[_WEIGHT * WINDOW + w] = np.float32(min(weight, _HEAVIEST))
-        for row in range(_INPUTS, _ROWS):
-            value = phi[i, row - _INPUTS + 1]
-            if value != 0.0:
-                last = row + 1
-            window[row * WINDOW + w] = value
-        expert.used[0] = max(expert.used[0], last)
-        count_step(expert.clock, expert.coefficients)
 
-    return store
+@implements(step, Nearby)
+def _step(expert, e, observation):
+    phi, i, _, aim, _, weight, _ = observation
+    window, last = expert.coefficients[0, 0], _INPUTS
+    w = int(expert.clock[EVENTS]) % WINDOW
+    window[_LABEL * WINDOW + w] = np.float32(aim)
+    window[_WEIGHT * WINDOW + w] = np.float32(min(weight, _HEAVIEST))
+    for row in range(_INPUTS, _ROWS):
+        value = phi[i, row - _INPUTS + 1]
+        if value != 0.0:
+            last = row + 1
+        window[row * WINDOW + w] = value
+    expert.used[0] = max(expert.used[0], last)
+    count_step(expert.clock, expert.coefficients)

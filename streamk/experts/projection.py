@@ -10,15 +10,15 @@ residuals ``R`` (``m × K``) on a row block ``Φ`` (``m × F``) it is, in the pr
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 
 from streamk.arrays import Array, Floats
 from streamk.compiling import ENTRY, INNER
+from streamk.dispatch import implements
 from streamk.experts.expert import EVENTS, ITERATE, Expert, Lesson, count_step, step
 from streamk.experts.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product
 from streamk.features.products import products_on_threads, tiles_of, total
@@ -30,17 +30,7 @@ _JITTER = 1e-6
 LARGEST_RIDGE = 1e100  # of a row with next to no weight
 
 
-class Projecting(NamedTuple):
-    """The expert as compiled code sees it; see :class:`Projection`."""
-
-    first: int
-    features: int
-    coefficients: Floats
-    clock: Array
-    loss: int
-    rho: float
-    memory: float
-    slowness: float
+Projecting = namedtuple("Projecting", "first features coefficients clock loss rho memory slowness")
 
 
 class Projection(Expert):
@@ -61,6 +51,7 @@ class Projection(Expert):
     """
 
     rule = "projection"
+    record_type = Projecting
 
     def __init__(
         self,
@@ -72,16 +63,8 @@ class Projection(Expert):
         gain: float = 1.0,
     ) -> None:
         super().__init__(loss, average, columns)
-        self.gain = gain
+        self.slowness = 1.0 / gain
         self.rho, self.memory = float(rho), np.inf if memory is None else float(memory)
-
-    @property
-    def record(self) -> Projecting:
-        """The expert as compiled code sees it."""
-        return Projecting(
-            self.first, self.features, self.coefficients, self.clock, self.loss, self.rho, self.memory,
-            1.0 / self.gain,
-        )  # fmt: skip
 
     def required_columns(self) -> list[slice]:
         """Return all columns, in tiles."""
@@ -96,21 +79,16 @@ class Projection(Expert):
         self.count_block(len(lesson.aims))
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Projecting:
-        return None
-
-    def project(expert, phi, i, outputs, e, aim, known, weight, residual):
-        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
-        rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
-        slowness = expert.slowness
-        if weight != 1.0 and slowness > 1.0:  # so many steps, each of which leaves the part 1 − η
-            slowness = 1.0 / (1.0 - (1.0 - 1.0 / slowness) ** weight)
-        _project(expert, phi, i, length * slowness, residual, known, rho)
-        count_step(expert.clock, expert.coefficients)
-
-    return project
+@implements(step, Projecting)
+def _step(expert, e, observation):
+    phi, i, outputs, aim, known, weight, residual = observation
+    length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+    rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
+    slowness = expert.slowness
+    if weight != 1.0 and slowness > 1.0:  # so many steps, each of which leaves the part 1 − η
+        slowness = 1.0 / (1.0 - (1.0 - 1.0 / slowness) ** weight)
+    _project(expert, phi, i, length * slowness, residual, known, rho)
+    count_step(expert.clock, expert.coefficients)
 
 
 @njit(**INNER)

@@ -16,26 +16,24 @@ Experts that opened the same block merge exactly: their information adds up.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.arrays import Array, Arrays, Floats, padded
+from streamk.arrays import Array, Arrays, Floats
 from streamk.compiling import INNER
+from streamk.dispatch import implements
 from streamk.experts import factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
-    Columns,
-    Counts,
     Expert,
-    Field,
     Lesson,
-    Shares,
+    Merge,
     count_step,
     step,
 )
@@ -45,27 +43,16 @@ from streamk.features.lanes import LANES
 from streamk.features.products import add_gram, tiles_of
 from streamk.losses import residuals
 from streamk.schedules import regularization_at
+from streamk.state import Field, Stateful
 from streamk.threads import one_blas_thread
 
 _MOST = 1e100  # of the numbers in a factor or a sum
 
 
-class Recursing(NamedTuple):
-    """The expert as compiled code sees it; see :class:`Recursion`."""
-
-    first: int
-    features: int
-    coefficients: Floats
-    clock: Array
-    loss: int
-    rho: float
-    memory: float
-    projected: bool
-    begin: int
-    diagonal: Array
-    factor: Array
-    weights: Array
-    sums: Array
+Recursing = namedtuple(
+    "Recursing",
+    "first features coefficients clock loss rho memory projected begin diagonal factor weights sums",
+)
 
 
 class Recursion(Expert):
@@ -85,6 +72,7 @@ class Recursion(Expert):
     """
 
     rule = "recursion"
+    record_type = Recursing
 
     def __init__(
         self,
@@ -114,20 +102,6 @@ class Recursion(Expert):
     def is_open(self) -> bool:
         """Whether it has an open block."""
         return len(self.sums) > 0
-
-    @property
-    def record(self) -> Recursing:
-        """The expert as compiled code sees it."""
-        return Recursing(
-            self.first, self.features, self.coefficients, self.clock, self.loss, self.rho, self.memory,
-            self.projected, self.begin, self.diagonal, self.factor, self.weights, self.sums,
-        )  # fmt: skip
-
-    def grow(self, outputs: int, features: int, width: int) -> None:
-        """Resize to a map; new coefficients are 0, others unchanged."""
-        super().grow(outputs, features, width)
-        shape = (self.coefficients.shape[1], self.weights.shape[1])
-        self.weights, self.start = padded(self.weights, shape), padded(self.start, shape)
 
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Open a block of columns, without events: ``P = I/(ridge F)``."""
@@ -192,15 +166,14 @@ class Recursion(Expert):
         lower = np.tril(self.gram)
         return np.asarray(lower + np.tril(lower, -1).T)
 
-    def merge_from(
-        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
-    ) -> None:
+    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge: by information in the block that was opened last, elsewhere the weighted mean.
 
         Experts that have not opened that block have no information about it. If shares are proportional to
         events, information adds up unscaled.
         """
-        super().merge_from(experts, shares, columns, counts)
+        super().merge_from(experts, merge)
+        shares, columns, counts = merge
         latest = max(expert.opening for expert in experts)
         informed = [k for k, expert in enumerate(experts) if expert.is_open and expert.opening == latest]
         if not informed:
@@ -234,42 +207,39 @@ class Recursion(Expert):
         self.coefficients[:, :, self._block] = np.clip(moved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
         self.coefficients[ITERATE, :, self._block] = self.weights
 
-    def fields(self) -> Iterator[Field]:
-        """Yield the state of the open block, if there is one."""
-        bounds = {"start": _MOST, "weights": LARGEST_COEFFICIENT, "sums": _MOST}
-        kept = ("gram",) if self.together else ("diagonal", "factor")
-        for name in (*bounds, *kept) if self.is_open else ():
-            most = bounds.get(name, _MOST)
-            yield Field(name, "open block is", 0.0 if name == "diagonal" else -most, most)
+    def fields(self) -> Iterator[Field | Stateful]:
+        """Yield coefficients and clock, and the state of the open block, if there is one."""
+        yield from super().fields()
+        what = "numbers of an open block"
+        if self.is_open:
+            yield Field("start", what, -_MOST, _MOST, by_output=True)
+            yield Field("weights", what, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, by_output=True)
+            yield Field("sums", what, -_MOST, _MOST)
+            if self.together:
+                yield Field("gram", what, -_MOST, _MOST, possible=factor.is_positive)
+            else:
+                yield Field("diagonal", what, 0.0, _MOST)
+                yield Field("factor", what, -_MOST, _MOST)
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Load the arrays of a model file; without those of the open block, the block is closed."""
         if "sums" not in arrays:
             self.close()
         super().load_state_dict(arrays)
-        if self.is_open and self.together and not factor.is_positive(self.gram):
-            raise ValueError("its open block is impossible")
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Recursing:
-        return None
-
-    def recur(expert, phi, i, outputs, e, aim, known, weight, residual):
-        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
-        left = _pursue(expert, phi, i, residual[:known], weight)
-        if expert.projected:
-            for k in range(known):
-                residual[k] *= left
-            rho = (
-                regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
-            )
-            stop = expert.begin + expert.sums.shape[0]
-            project_around(expert, expert.begin, stop, phi, i, length, residual[:known], rho)
-        count_step(expert.clock, expert.coefficients)
-
-    return recur
+@implements(step, Recursing)
+def _step(expert, e, observation):
+    phi, i, outputs, aim, known, weight, residual = observation
+    length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+    left = _pursue(expert, phi, i, residual[:known], weight)
+    if expert.projected:
+        for k in range(known):
+            residual[k] *= left
+        rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
+        stop = expert.begin + expert.sums.shape[0]
+        project_around(expert, expert.begin, stop, phi, i, length, residual[:known], rho)
+    count_step(expert.clock, expert.coefficients)
 
 
 @njit(**INNER)

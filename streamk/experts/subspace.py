@@ -21,21 +21,23 @@ in the old subspace and has been learned there.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 
 from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import ENTRY, INNER, fma
+from streamk.dispatch import implements
 from streamk.experts import factor
-from streamk.experts.expert import EVENTS, ITERATE, Columns, Counts, Expert, Field, Shares, count_step, step
+from streamk.experts.expert import EVENTS, ITERATE, Expert, Merge, count_step, step
 from streamk.experts.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product, inner_products
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
 from streamk.losses import residuals
+from streamk.state import LARGEST_COUNT, Field, Stateful
 
 FIRST, SECOND, GROWTH = 200.0, 500.0, 1.5  # events at which the subspace is refreshed
 _WINDOW = 1000.0  # events that a refresh looks at
@@ -47,21 +49,9 @@ _MOST = 1e100
 _LEAST_VARIANCE = float(np.nextafter(0.0, 1.0))
 
 
-class Subspacing(NamedTuple):
-    """The expert as compiled code sees it; see :class:`Subspace`."""
-
-    first: int
-    features: int
-    coefficients: Floats
-    clock: Array
-    loss: int
-    penalty: float
-    rho: float
-    schedule: Array
-    basis: Floats
-    sums: Floats
-    diagonal: Array
-    factor: Array
+Subspacing = namedtuple(
+    "Subspacing", "first features coefficients clock loss penalty rho schedule basis sums diagonal factor"
+)
 
 
 class Subspace(Expert):
@@ -80,6 +70,7 @@ class Subspace(Expert):
     """
 
     rule = "subspace"
+    record_type = Subspacing
 
     def __init__(
         self, loss: int, rank: int, penalty: float, rho: float, columns: slice | None = None
@@ -98,14 +89,6 @@ class Subspace(Expert):
         self.diagonal: Array = np.zeros(self.rank)
         self.factor: Array = factor.empty_factor(self.rank)
 
-    @property
-    def record(self) -> Subspacing:
-        """The expert as compiled code sees it."""
-        return Subspacing(
-            self.first, self.features, self.coefficients, self.clock, self.loss, self.penalty, self.rho,
-            self.schedule, self.basis, self.sums, self.diagonal, self.factor,
-        )  # fmt: skip
-
     def grow(self, outputs: int, features: int, width: int) -> None:
         """Resize to a map; the subspace restarts if there are more features."""
         super().grow(outputs, features, width)
@@ -116,38 +99,31 @@ class Subspace(Expert):
         """Drop the subspace; coefficients stay."""
         self._begin(self.basis.shape[1])
 
-    def forget(self, columns: slice) -> None:
-        """Restart if it uses no other columns of the map than these."""
-        super().forget(columns)
-        if self.within(columns):
-            self._begin(self.basis.shape[1])
-
     def rearrange(self, places: Integers) -> None:
         """Move column ``j`` of the map to ``places[j]``; the subspace is dropped."""
         super().rearrange(places)
         self._begin(self.coefficients.shape[2])
 
-    def merge_from(
-        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
-    ) -> None:
+    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge: coefficients are averaged, and the subspace restarts."""
-        super().merge_from(experts, shares, columns, counts)
+        super().merge_from(experts, merge)
         self._begin(self.coefficients.shape[2])
 
-    def fields(self) -> Iterator[Field]:
-        """Yield the schedule, the sums of the next subspace, and the subspace."""
-        yield Field("schedule", "schedule is", 0.0, 2.0**53)
-        names = ["sums"] if self.schedule[_SEEN] else []
-        for name in names + (["basis", "diagonal", "factor"] if self.schedule[_BEGUN] else []):
-            yield Field(name, "subspace is", _LEAST_VARIANCE if name == "diagonal" else -_MOST, _MOST)
+    def fields(self) -> Iterator[Field | Stateful]:
+        """Yield coefficients, clock, schedule, the sums of the next subspace, and the subspace."""
+        yield from super().fields()
+        clock = min(self.clock[EVENTS], LARGEST_COUNT)
+        yield Field(
+            "schedule", "schedule", (0.0, clock, 0.0), (1.0, clock + LARGEST_COUNT, _WINDOW), whole=True
+        )
+        names = ["sums"] if self.schedule[_SEEN] > 0.0 else []
+        for name in names + (["basis", "diagonal", "factor"] if self.schedule[_BEGUN] > 0.0 else []):
+            yield Field(name, "directions", _LEAST_VARIANCE if name == "diagonal" else -_MOST, _MOST)
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        self._begin(self.coefficients.shape[2])
+        self.close()
         super().load_state_dict(arrays)
-        begun, due, seen = self.schedule.tolist()
-        if begun not in (0.0, 1.0) or not 0.0 <= due - self.clock[EVENTS] <= 2.0**53 or not seen <= _WINDOW:
-            raise ValueError("its schedule is impossible")
 
 
 @njit(**ENTRY)
@@ -159,19 +135,14 @@ def _test(basis):
             basis[i, f] = np.float32(1.0) if odd else np.float32(-1.0)
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Subspacing:
-        return None
-
-    def move(expert, phi, i, outputs, e, aim, known, weight, residual):
-        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
-        _move(expert, phi, i, length, residual, known, factor.noise_of(weight))
-        count_step(expert.clock, expert.coefficients)
-        if expert.clock[EVENTS] >= expert.schedule[_DUE]:
-            _refresh(expert)
-
-    return move
+@implements(step, Subspacing)
+def _step(expert, e, observation):
+    phi, i, outputs, aim, known, weight, residual = observation
+    length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+    _move(expert, phi, i, length, residual, known, factor.noise_of(weight))
+    count_step(expert.clock, expert.coefficients)
+    if expert.clock[EVENTS] >= expert.schedule[_DUE]:
+        _refresh(expert)
 
 
 @njit(**INNER)

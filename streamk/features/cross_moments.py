@@ -11,24 +11,25 @@ that a few outliers do not dominate. Every entry is shrunk towards 0 by one stan
 independent inputs and target. The targets are the standardised number, or an indicator for each of the first
 32 classes; their matrices add up.
 
-Inputs have the columns of :mod:`streamk.features.plain`; the first is the constant 1, so ``Σ z zᵀ`` and
-``Σ t z zᵀ`` hold all sums. A present number is 1 + its deviations (:mod:`streamk.encoding.scaling`), which
-does not affect central moments.
+Inputs have the columns of :mod:`streamk.features.columns.plain`; the first is the constant 1, so ``Σ z zᵀ``
+and ``Σ t z zᵀ`` hold all sums. A present number is 1 + its deviations (:mod:`streamk.encoding.scaling`),
+which does not affect central moments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
 from numba import njit
 
-from streamk.arrays import AnyArray, Array, Arrays, typed
+from streamk.arrays import AnyArray, Array, Arrays
 from streamk.compiling import INNER
 from streamk.encoding.codec import Unit
-from streamk.features.plain import column_of
+from streamk.features.columns.plain import column_of
 from streamk.features.spans import add_products_to
+from streamk.state import Field, Stateful
 from streamk.threads import one_blas_thread
 
 MOST = 64  # columns with relevance, including the constant's
@@ -39,7 +40,7 @@ _LEAST = 1e-6  # minimum variance of an input
 _LARGEST = 1e100
 
 
-class CrossMoments:
+class CrossMoments(Stateful):
     """Sums over the events of one stream.
 
     Attributes
@@ -48,11 +49,14 @@ class CrossMoments:
         ``(1 + K, 64, 64)``: of ``z zᵀ``, then of ``t z zᵀ`` for each target; the lower triangles.
     squares
         ``(K,)``: of ``t²``.
+    used
+        Columns in use, including the constant's; others are not stored.
     """
 
     def __init__(self) -> None:
         self.sums: Array = np.zeros((1, MOST, MOST))
         self.squares: Array = np.zeros(0)
+        self.used = MOST
 
     def grow(self, targets: int) -> None:
         """Resize for so many targets, up to 32."""
@@ -138,26 +142,19 @@ class CrossMoments:
         self.sums = np.clip(self.sums + np.tril(added), -_LARGEST, _LARGEST)
         np.minimum(self.squares, _LARGEST, out=self.squares)
 
-    def arrays(self, used: int) -> Arrays:
-        """Return the arrays for a model file, of columns in use; none before the first event."""
-        if not self.sums[0, 0, 0]:
-            return {}
-        row, column = np.tril_indices(used)
-        return {"map.products": self.sums[:, row, column], "map.squares": self.squares}
+    def fields(self) -> Iterator[Field]:
+        """Yield the sums of columns in use; none before the first event."""
+        lower = (slice(None), *np.tril_indices(self.used))
+        bounds = -_LARGEST, _LARGEST
+        yield Field("map.products", "moments", *bounds, attribute="sums", part=lower, rest=0.0)
+        if np.nan_to_num(self.sums).any():
+            yield Field("map.squares", "moments", 0.0, _LARGEST)
 
-    def load_state_dict(self, arrays: Arrays, used: int) -> None:
-        """Restore the arrays of a model file after checking them."""
-        if "map.products" not in arrays:
-            return
-        row, column = np.tril_indices(used)
-        squares = arrays["map.squares"]
-        targets = min(len(squares), _TARGETS)
-        squares = typed(arrays, "map.squares", np.float64, (targets,))
-        sums = typed(arrays, "map.products", np.float64, (1 + targets, len(row)))
-        if not ((abs(sums) <= _LARGEST).all() and (squares >= 0.0).all() and (squares <= _LARGEST).all()):
-            raise ValueError("its moments are impossible")
-        self.grow(targets)
-        self.sums[:, row, column], self.squares[:] = sums, squares
+    def load_state_dict(self, arrays: Arrays) -> None:
+        """Load the arrays of a model file, of as many targets as it has."""
+        if "map.squares" in arrays:
+            self.grow(len(arrays["map.squares"]))
+        super().load_state_dict(arrays)
 
 
 def _mirrored(sums: Array) -> Array:
@@ -170,9 +167,10 @@ def _shrunk(values: Array, by: AnyArray | float) -> Array:
 
 
 @njit(**INNER)
-def add_products(sections, inputs, found, count, i, unit, events, target, aim, weight):
-    """Add row ``i`` of inputs, in units of ``unit``, with value ``aim`` of target ``target``."""
+def add_products(sections, scratch, i, events, target, aim, weight):
+    """Add row ``i`` of inputs, with value ``aim`` of target ``target``."""
     if sections is not None and sections.learned and events >= _FIRST:
+        inputs, found, count, unit = scratch.inputs, scratch.keys, scratch.counts[i], scratch.units[i]
         places, values, known = np.zeros(count + 1, dtype=np.int64), np.zeros(MOST), 1
         values[0] = 1.0
         for j in range(count):

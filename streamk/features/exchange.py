@@ -26,18 +26,28 @@ one event in two, and half as many with every doubling: relevance is used at dou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Floats, Integers, typed
+from streamk.arrays import Array, Floats, Integers
 from streamk.compiling import INNER
+from streamk.features.columns.cells import importance_of
+from streamk.features.columns.plain import (
+    Keys,
+    are_keys,
+    column_of,
+    columns_of,
+    empty_columns,
+    in_use,
+    index_of,
+    tag_of,
+)
 from streamk.features.counter import mix64
-from streamk.features.grids import importance_of
-from streamk.features.plain import Keys, column_of, columns_of, empty_columns, in_use, index_of, tag_of
+from streamk.state import Field, Stateful
 
 FIELDS = 512  # with separate tests, and one for none
 POOL, WIDTH = 32, 512  # earlier events, and stored fields of each
@@ -63,13 +73,13 @@ class ExchangeRecord(NamedTuple):
     pool_counts: Integers
 
 
-class Exchanges:
+class Exchanges(Stateful):
     """Tests of fields, and the pool.
 
     Attributes
     ----------
     tags
-        Of the fields, as keys of columns (:mod:`streamk.features.plain`).
+        Of the fields, as keys of columns (:mod:`streamk.features.columns.plain`).
     tests
         ``(512, 4)``: number of tests, ``Σ d²``, ``Σ d e`` and ``Σ d² e²`` of each field.
     pool_keys, pool_slots, pool_values, pool_counts
@@ -137,41 +147,18 @@ class Exchanges:
             for name in _POOL:
                 getattr(self, name)[k :: len(others)] = getattr(other, name)[k :: len(others)]
 
-    def arrays(self) -> Arrays:
-        """Return the arrays for a model file; none before the first test."""
-        tags = in_use(self.tags)
-        if not tags:
-            return {}
-        width = int(self.pool_counts.max())
-        kept = {f"map.{name}": getattr(self, name)[:, :width] for name in _POOL[:-1]}
-        return {
-            "map.field_tags": np.array(tags, dtype=np.uint64),
-            "map.field_tests": self.tests[1 : 1 + len(tags)],
-            "map.pool_counts": self.pool_counts,
-            **kept,
-        }
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Restore the arrays of a model file after checking them."""
-        if "map.field_tags" not in arrays:
-            return
-        tags = typed(arrays, "map.field_tags", np.uint64, (len(arrays["map.field_tags"]),))
-        if len(tags) >= FIELDS:
-            raise ValueError("its fields are too many")
-        tests = typed(arrays, "map.field_tests", np.float64, (len(tags), 4))
-        counts = typed(arrays, "map.pool_counts", np.int64, (POOL,))
-        width = int(counts.max())
-        if not ((abs(tests) <= _MOST).all() and (tests[:, [TESTS, SQUARES, SPREAD]] >= 0.0).all()):
-            raise ValueError("its tests of fields are impossible")
-        if not ((counts >= 0) & (counts <= WIDTH)).all():
-            raise ValueError("its pool of events is impossible")
-        self.tags = columns_of(tags.tolist(), FIELDS)
-        self.tests[1 : 1 + len(tags)] = tests
-        self.pool_counts = counts.copy()
-        for name, dtype in zip(_POOL[:-1], (np.uint64, np.int32, np.float32), strict=True):
-            getattr(self, name)[:, :width] = typed(arrays, f"map.{name}", dtype, (POOL, width))
-        if not (abs(self.pool_values) <= _LARGEST_INPUT).all():
-            raise ValueError("its pool of events is impossible")
+    def fields(self) -> Iterator[Field]:
+        """Yield fields, tests and pool; none before the first test."""
+        yield Field("map.field_tags", "fields", attribute="tags", counted=1, rest=0, possible=are_keys)
+        if count := len(in_use(self.tags)):
+            least = (0.0, 0.0, -_MOST, 0.0)
+            tested = slice(1, 1 + count)
+            yield Field("map.field_tests", "tests of fields", least, _MOST, attribute="tests", part=tested)
+            yield Field("map.pool_counts", "pooled events", 0, WIDTH)
+            used, what = (slice(None), slice(int(self.pool_counts.max()))), "pooled inputs"
+            yield Field("map.pool_keys", what, part=used)
+            yield Field("map.pool_slots", what, part=used)
+            yield Field("map.pool_values", what, -_LARGEST_INPUT, _LARGEST_INPUT, part=used)
 
 
 _POOL = ("pool_keys", "pool_slots", "pool_values", "pool_counts")
@@ -220,12 +207,14 @@ def rarity(events):
 
 
 @njit(**INNER)
-def exchange_field(exchanges, inputs, found, of, count, i, j, events, unit, changed, keys, slots):
-    """Fill ``changed``, ``keys`` and ``slots`` with row ``i``, the field of input ``j`` of an earlier event.
+def exchange_field(exchanges, scratch, i, j, events, unit, spare):
+    """Fill ``spare`` with row ``i``, the field of input ``j`` being that of an earlier event.
 
     Returns the number of inputs of the changed row, −1 if it is unchanged. ``unit`` are the factors of the
     families, ``(families,)``.
     """
+    inputs, found, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
+    changed, keys, slots = spare.inputs, spare.keys, spare.slots
     pool_keys, pool_slots = exchanges.pool_keys, exchanges.pool_slots
     pool_values, pool_counts = exchanges.pool_values, exchanges.pool_counts
     p = np.int64(mix64(np.uint64(int(events)) ^ np.uint64(_EXCHANGE)) % np.uint64(POOL))
@@ -259,13 +248,13 @@ def exchange_field(exchanges, inputs, found, of, count, i, j, events, unit, chan
 
 
 @njit(**INNER)
-def count_test(exchanges, slot, key, squares, products, errors, weight, moved):
-    """Add one test of the field of an input; a new field gets a place.
+def count_test(exchanges, tag, squares, products, errors, weight, moved):
+    """Add one test of the field of a tag; a new field gets a place.
 
     ``squares``, ``products`` and ``errors`` are ``d²``, ``d e`` and ``e²``. A test that did not change the
     event (``moved``) adds nothing.
     """
-    place = column_of(exchanges.tags, exchanges.places, tag_of(slot, key), True)
+    place = column_of(exchanges.tags, exchanges.places, tag, True)
     if place > 0 and moved:
         tests = exchanges.tests
         bounded = 1.0 / (1.0 + squares + errors)
@@ -276,8 +265,9 @@ def count_test(exchanges, slot, key, squares, products, errors, weight, moved):
 
 
 @njit(**INNER)
-def pool_event(exchanges, inputs, found, of, count, i, events, unit):
+def pool_event(exchanges, scratch, i, events):
     """Replace a random event of the pool by row ``i``, once in so many events."""
+    inputs, found, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
     if count == 0:
         return
     counts, filled = exchanges.pool_counts, 0
@@ -294,5 +284,5 @@ def pool_event(exchanges, inputs, found, of, count, i, events, unit):
         exchanges.pool_keys[p, m] = found[i, m] if there else np.uint64(0)
         exchanges.pool_slots[p, m] = of[i, m] if there else np.int32(0)
         exchanges.pool_values[p, m] = (
-            np.float32(np.float64(inputs[0, i, m]) / unit) if there else np.float32(0.0)
+            np.float32(np.float64(inputs[0, i, m]) / scratch.units[i]) if there else np.float32(0.0)
         )

@@ -37,9 +37,9 @@ from numba import njit
 
 from streamk.arrays import Array, Floats
 from streamk.compiling import CALLED, INNER
+from streamk.features.columns.plain import column_of, has_room, tag_of
 from streamk.features.cross_moments import MOST
 from streamk.features.exchange import FIELDS, rarity
-from streamk.features.plain import column_of, has_room, tag_of
 from streamk.features.spans import add_rows
 from streamk.threads import one_blas_thread
 
@@ -127,13 +127,14 @@ def is_due(sections, events, inputs):
 
 
 @njit(**CALLED)
-def transform_row(sections, inputs, found, of, count, i):
+def transform_row(sections, scratch, i):
     """Fill the inputs of the blocks under relevance, after those of the families, for row ``i``.
 
     Returns whether learning the row will assign a column to an input, which affects later rows.
     """
     gets_column = False
     if sections is not None:
+        inputs, found, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
         columns, places, transforms = sections.columns, sections.places, sections.transforms
         families = inputs.shape[0] // (1 + transforms.shape[0])
         known, fields = np.empty(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -158,9 +159,10 @@ def transform_row(sections, inputs, found, of, count, i):
 
 
 @njit(**INNER)
-def add_gradients(sections, slopes, found, count, i, weight):
+def add_gradients(sections, slopes, scratch, i, weight):
     """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments, and count."""
     if sections is not None:
+        found, count = scratch.keys, scratch.counts[i]
         sections.moments[0, 0] += weight
         for j in range(count):
             c = column_of(sections.columns, sections.places, found[i, j], False)
@@ -172,9 +174,10 @@ def add_gradients(sections, slopes, found, count, i, weight):
 
 
 @njit(**INNER)
-def follow_gaps(sections, rows, r, inputs, found, count, i, unit):
-    """Update gaps and last values by row ``r``; row ``i`` of ``inputs``, in ``unit``, is its scaled form."""
+def follow_gaps(sections, rows, r, scratch, i):
+    """Update gaps and last values by row ``r``; row ``i`` of ``scratch`` is its scaled form."""
     if sections is not None and sections.learned:
+        inputs, found, count, unit = scratch.inputs, scratch.keys, scratch.counts[i], scratch.units[i]
         slots, keys, values = rows
         shared, gaps, scaled_to = min(r, slots.shape[0] - 1), sections.gaps, np.zeros(MOST)
         for j in range(count):  # inputs that are 0 are not listed

@@ -17,7 +17,7 @@ from streamk.arrays import AnyArray, Array, Arrays, Floats, Integers, Places, ty
 from streamk.compiling import INNER
 from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.rows import ABSENT, UNSCALED, Rows, empty_rows, from_parts, moved, parts_of, stack
-from streamk.features.plain import LINEAR
+from streamk.features.columns.plain import LINEAR
 
 EVENTS, WIDTH = 1024, 64  # events, and inputs of each
 _NAME = "map.sample"
@@ -150,10 +150,10 @@ def _arrays(inputs: Rows | SampleRecord) -> list[AnyArray]:
 
 
 @njit(**INNER)
-def sample_event(sections, rows, r, phi, i, events, target, weight, predicted, actual):
+def sample_event(sections, rows, r, phi, i, events, noted):
     """Store row ``r``, with columns in row ``i`` of ``phi``, as the event after so many.
 
-    ``target`` is the learned target, ``predicted`` the prediction and ``actual`` the target as given.
+    ``noted`` are the learned target, the weight, the prediction, and the target as given.
     """
     if sections is not None and sections.learned and _inputs_of(rows, r) <= WIDTH:
         sample = sections.sample
@@ -161,8 +161,7 @@ def sample_event(sections, rows, r, phi, i, events, target, weight, predicted, a
         _store(sample, rows, r, p)
         for c in range(COLUMNS):
             sample.labels[p, c] = phi[i, LINEAR + c]
-        sample.goal[0, p], sample.goal[1, p] = target, weight
-        sample.said[0, p], sample.said[1, p] = predicted, actual
+        sample.goal[0, p], sample.goal[1, p], sample.said[0, p], sample.said[1, p] = noted
 
 
 @njit(**INNER)

@@ -2,7 +2,7 @@
 
 A learner of many experts has three: features of the unchanged inputs, half coarse and half fine, and two
 blocks under learned relevance (:mod:`streamk.features.relevance`). Each follows a copy of the plain columns
-(:mod:`streamk.features.plain`), so that an expert on adjacent columns can use both.
+(:mod:`streamk.features.columns.plain`), so that an expert on adjacent columns can use both.
 
 The blocks may grow once. Growth adds the last features of the map, without changing others, in columns after
 those of the block that were 0 before.
@@ -10,30 +10,32 @@ those of the block that were 0 before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Floats, Integers, Places, typed
+from streamk.arrays import Array, Floats, Integers, Places
 from streamk.encoding.codec import Unit
-from streamk.features.cross_moments import MOST, CrossMoments
-from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
-from streamk.features.grids import GRIDS, GridRecord, draw_grids
-from streamk.features.plain import (
+from streamk.features.columns import FAMILIES
+from streamk.features.columns.plain import (
     LEAST_CATEGORY,
     LINEAR,
     PLAIN,
     Keys,
+    are_keys,
     columns_of,
     empty_columns,
     in_use,
     index_of,
 )
-from streamk.features.quadratic import QUADRATIC
-from streamk.features.relevance import BLOCKS, GAP, LARGEST_FACTOR, no_relevance, pool_gaps, transform_of
+from streamk.features.cross_moments import MOST, CrossMoments
+from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
+from streamk.features.relevance import BLOCKS, LARGEST_FACTOR, no_relevance, pool_gaps, transform_of
 from streamk.features.sample import EventSample, SampleRecord
+from streamk.handles import Handle, make_handle
+from streamk.state import Field, Stateful
 
 COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
 UNIT = 6  # the features are a multiple of so many groups of random numbers per kernel
@@ -56,7 +58,7 @@ class SectionRecord(NamedTuple):
     columns, and ``starts`` of plain ones; ``parts``: first feature, its column, number of features, and
     whether they exist yet; ``transforms``, transposed, ``moments`` and ``gaps`` of relevance, and whether it
     is ``learned``; ``sums`` and ``squares`` of
-    :class:`streamk.features.cross_moments.CrossMoments`; the first of the ``quadratic`` columns, 0 for none.
+    :class:`streamk.features.cross_moments.CrossMoments`; ``families``, handles of those of columns.
     """
 
     amplitude: np.float32
@@ -76,12 +78,11 @@ class SectionRecord(NamedTuple):
     field_tags: Keys
     field_places: Integers
     sample: SampleRecord
-    grids: GridRecord
     importance: Floats
-    quadratic: int
+    families: tuple[Handle, ...]
 
 
-class Sections:
+class Sections(Stateful):
     """Sections of a map of so many features.
 
     Parameters
@@ -93,9 +94,16 @@ class Sections:
     grows
         Whether the blocks may grow by two thirds.
     binning
-        Whether columns hold the cells of random grids (:mod:`streamk.features.grids`).
+        Whether columns hold the cells of random grids (:mod:`streamk.features.columns.cells`).
     quadratic
-        Whether columns hold products of two inputs (:mod:`streamk.features.quadratic`).
+        Whether columns hold products of two inputs (:mod:`streamk.features.columns.products`).
+
+    Attributes
+    ----------
+    families
+        Of the columns, in the order of the registry.
+    width
+        Number of all columns.
     """
 
     def __init__(
@@ -107,11 +115,9 @@ class Sections:
         quadratic: bool = False,
     ) -> None:
         self.learned, sixth = learned, features // UNIT
-        self._quadratic = QUADRATIC if quadratic else 0
-        self._grids = GRIDS if binning else 0
         added = int(_ADDED * sixth) // _GROUPS * _GROUPS if grows else 0
         self._sizes = np.array([4 * sixth, sixth, sixth, added, added])
-        self.grown = False
+        self.growth: Integers = np.zeros(1, dtype=np.int64)
         self.amplitude = float(np.float32(np.sqrt(2.0 * sixth)))
         self.keys = empty_columns()
         self.moments, self.gaps, self.transforms, self.factors = no_relevance()
@@ -120,23 +126,29 @@ class Sections:
         self.tags: Keys = np.zeros(LINEAR, dtype=np.uint64)
         self.kinds = np.full(BLOCKS, IDENTITY)
         self.importance: Floats = np.ones((BLOCKS, FIELDS), dtype=np.float32)
+        unused = {"cells": not binning, "products": not quadratic}
+        self.families = [family(not unused.get(family.name, False)) for family in FAMILIES]
+        self.width = self._end_of_parts
+        for family in self.families:
+            family.first = self.width
+            self.width += family.width
         self.draw(0)
 
     def draw(self, seed: int) -> None:
-        """Draw the grids of a seed."""
-        self._grid_record = draw_grids(seed, self._grids, self.columns_of_grids.start, BLOCKS)
+        """Draw what depends on the seed."""
+        for family in self.families:
+            family.draw(seed, BLOCKS)
 
     @property
     def record(self) -> SectionRecord:
         """The sections for compiled code, valid until relevance changes."""
         self.exchange_record = self.exchanges.record
-        self._grid_record.known[:] = -1  # fields are chosen again
         return SectionRecord(
             np.float32(self.amplitude), self.keys, index_of(self.keys), self.width, self._starts, self._parts,
             np.ascontiguousarray(self.transforms.transpose(0, 2, 1)), self.moments, self.gaps, self.learned,
             self.cross.sums, self.cross.squares, self.tags, self.factors,
-            self.exchange_record.tags, self.exchange_record.places, self.sample.record, self._grid_record,
-            self.importance, self.columns_of_products.start if self._quadratic else 0,
+            self.exchange_record.tags, self.exchange_record.places, self.sample.record, self.importance,
+            tuple(make_handle(family.record) for family in self.families),
         )  # fmt: skip
 
     @property
@@ -158,9 +170,14 @@ class Sections:
         there = np.arange(len(sizes)) < (len(sizes) if self.grown else 1 + BLOCKS)
         return np.column_stack([np.cumsum(sizes) - sizes, columns, sizes, there])
 
+    @property
+    def grown(self) -> bool:
+        """Whether the blocks have their maximum size."""
+        return bool(self.growth[0])
+
     def grow(self) -> None:
         """Grow the blocks to their maximum size."""
-        self.grown = bool(self._sizes[-1])
+        self.growth[0] = min(1, self._sizes[-1])
 
     def scales_at(self, features: Places, own: Places) -> Array:
         """Return the scale of some features, with ``own`` their index among those of their kernel."""
@@ -175,25 +192,16 @@ class Sections:
 
     def columns_of_part(self, part: int) -> slice:
         """Return the columns of a part, including its plain ones."""
-        start, stop = [*self._starts.tolist(), self.columns_of_grids.start][part : part + 2]
+        start, stop = [*self._starts.tolist(), self._end_of_parts][part : part + 2]
         return slice(start, stop)
 
     @property
-    def columns_of_grids(self) -> slice:
-        """The columns of the cells, after those of all parts."""
-        start = int(self._sizes.sum()) + PLAIN * (1 + BLOCKS)
-        return slice(start, start + self._grids)
+    def _end_of_parts(self) -> int:
+        return int(self._sizes.sum()) + PLAIN * (1 + BLOCKS)
 
-    @property
-    def columns_of_products(self) -> slice:
-        """The quadratic columns, the last ones."""
-        start = int(self.columns_of_grids.stop)
-        return slice(start, start + self._quadratic)
-
-    @property
-    def width(self) -> int:
-        """Number of all columns."""
-        return int(self.columns_of_products.stop)
+    def columns_of(self, family: str) -> slice:
+        """Return the columns of a family after those of the parts."""
+        return next(one.columns for one in self.families if one.name == family)
 
     def renew(self, opening: int, errors: Sequence[float], error: float) -> slice:
         """Restart the older block under the current relevance; return its columns.
@@ -300,7 +308,7 @@ class Sections:
             self.cross.fade(1.0 / len(others))
             self.exchanges.fade(1.0 / len(others))
         self.kinds = others[0].kinds.copy()
-        self.grown = any(other.grown for other in others)
+        self.growth[0] = any(other.grown for other in others)
         for block in range(BLOCKS):
             self.transforms[block], self.factors[block] = self._as_ours(others[0], block)
             self.importance[block] = self._by_field(others[0].importance[block], others[0])
@@ -334,61 +342,26 @@ class Sections:
             self.factors[block], factors
         )
 
-    def arrays(self) -> Arrays:
-        """Return the arrays for a model file: of relevance, the columns in use."""
-        used, fields = slice(0, self._used), 1 + len(in_use(self.exchanges.tags))
-        return {
-            "map.columns": np.array(in_use(self.keys), dtype=np.uint64),
-            "map.tags": self.tags[1 : 1 + len(in_use(self.keys))],
-            "map.factors": self.factors[:, :fields],
-            **({"map.importance": self.importance[:, :fields]} if (self.importance != 1.0).any() else {}),
-            **self.exchanges.arrays(),
-            "map.moments": self.moments[used, used],
-            "map.transforms": self.transforms[:, used, used],
-            "map.kinds": self.kinds,
-            **({"map.gaps": self.gaps[:, used]} if self.gaps.any() else {}),
-            **({"map.grown": np.array([1])} if self.grown else {}),
-            **self.cross.arrays(self._used),
-            **self.sample.arrays(),
-        }
+    def fields(self) -> Iterator[Field | Stateful]:
+        """Yield columns, relevance of the columns in use, fields and their factors, and cross moments."""
+        yield Field("map.columns", "plain columns", attribute="keys", counted=1, possible=are_keys)
+        yield Field("map.tags", "tags", part=slice(1, 1 + len(in_use(self.keys))))
+        every, used = slice(None), slice(self._used)
+        yield Field("map.moments", "moments of relevance", -_MOST, _MOST, part=(used, used))
+        least = np.array([[-_MOST], [-_MOST], [0.0]])
+        yield Field("map.gaps", "gaps", least, _MOST, part=(every, used), rest=0.0)
+        bounds = -LARGEST_FACTOR, LARGEST_FACTOR
+        yield Field("map.transforms", "transforms of relevance", *bounds, part=(every, used, used))
+        yield Field("map.kinds", "kinds of relevance", IDENTITY, WHOLE)
+        yield Field("map.grown", "growths", 1, min(1, int(self._sizes[-1])), attribute="growth", rest=0)
+        yield self.exchanges
+        fields = every, slice(1 + len(in_use(self.exchanges.tags)))
+        yield Field("map.factors", "factors", 0.0, FIELDS, part=fields)  # version 0.5 wrote such large ones
+        yield Field("map.importance", "importances of fields", 0.0, 1.0, part=fields, rest=1.0)
+        self.cross.used = self._used
+        yield self.cross
 
-    def load_state_dict(self, arrays: Arrays, closed: bool = False) -> None:
-        """Restore the arrays of a model file after checking them; if closed, without cross moments."""
-        keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
-        used = min(len(keys) + 1, MOST)
-        moments = typed(arrays, "map.moments", np.float64, (used, used))
-        gaps = np.zeros((3, used))
-        if "map.gaps" in arrays:
-            gaps = typed(arrays, "map.gaps", np.float64, (3, used))
-        transforms = typed(arrays, "map.transforms", np.float32, (BLOCKS, used, used))
-        kinds = typed(arrays, "map.kinds", np.int64, self.kinds.shape)
-        if not set(kinds.tolist()) <= {IDENTITY, DIAGONAL, WHOLE}:
-            raise ValueError("its kinds of relevance are impossible")
-        possible = (abs(moments) <= _MOST).all() and (abs(gaps) <= _MOST).all() and (gaps[GAP] >= 0.0).all()
-        if not (possible and (abs(transforms) <= LARGEST_FACTOR).all()):
-            raise ValueError("its relevance is impossible")
-        self.keys = columns_of(keys.tolist())
-        self.tags[1 : 1 + len(keys)] = typed(arrays, "map.tags", np.uint64, keys.shape)
-        self.exchanges.load_state_dict(arrays)
-        if closed:
-            self.exchanges.forget()
-        fields = 1 + len(in_use(self.exchanges.tags))
-        factors = typed(arrays, "map.factors", np.float32, (BLOCKS, fields))
-        if not ((factors >= 0.0) & (factors <= FIELDS)).all():  # version 0.5 wrote larger ones
-            raise ValueError("its relevance is impossible")
-        self.moments, self.gaps, self.transforms, self.factors = no_relevance()
-        self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
-        self.gaps[:, :used] = gaps
-        self.factors[:, :fields] = factors
-        self.importance[:] = 1.0
-        if "map.importance" in arrays:
-            importance = typed(arrays, "map.importance", np.float32, (BLOCKS, fields))
-            if not ((importance >= 0.0) & (importance <= 1.0)).all():
-                raise ValueError("its importance of fields is impossible")
-            self.importance[:, :fields] = importance
-        self.kinds = kinds.copy()
-        self.grown = "map.grown" in arrays
-        if self.grown and not (self._sizes[-1] and typed(arrays, "map.grown", np.int64, (1,))[0] == 1):
-            raise ValueError("its growth is impossible")
-        if not closed:
-            self.cross.load_state_dict(arrays, used)
+    def close(self) -> None:
+        """Drop what only learning needs."""
+        self.exchanges.forget()
+        self.cross = CrossMoments()

@@ -21,15 +21,7 @@ from streamk.features.sketch import Sketch, tensor_sketch
 from streamk.features.structured import add_projections
 
 
-def featurize(
-    source: object,
-    features: object,
-    inputs: object,
-    found: object,
-    counts: object,
-    amplitude: object,
-    phi: object,
-) -> None:
+def featurize(*arguments: object) -> None:
     """Fill ``phi`` with the features of rows of scaled inputs (in compiled code).
 
     Parameters

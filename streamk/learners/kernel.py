@@ -300,7 +300,7 @@ class KernelClassifier(_Kernel, Classifier):
         Whether features follow the learned relevance of inputs (:mod:`streamk.features.relevance`).
     binning
         Whether one expert has a coefficient for every cell of random grids of one, two and three inputs
-        (:mod:`streamk.features.grids`).
+        (:mod:`streamk.features.columns.cells`).
     neighbours
         Whether one expert predicts by the nearest of the last 512 learned events, whose scaled inputs and
         labels are then in the model file (:mod:`streamk.experts.neighbours`).
@@ -361,7 +361,7 @@ class KernelRegressor(_Kernel, Regressor):
         As for :class:`KernelClassifier`, but two experts have cells: one learns the target, the other its
         logarithm.
     products
-        Whether one expert is linear in products of two inputs (:mod:`streamk.features.quadratic`).
+        Whether one expert is linear in products of two inputs (:mod:`streamk.features.columns.products`).
     label_memory
         Whether targets that have arrived are inputs of the events after them: the last, the one before, and
         two running means (:mod:`streamk.encoding.label_history`).

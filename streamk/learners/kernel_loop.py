@@ -16,23 +16,21 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.compiling import CALLED, ENTRY, INNER, ZERO
+from streamk.dispatch import over, over_groups
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.label_history import MEAN, NOW, THEN, remember
 from streamk.encoding.rows import CATEGORY, first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.encoding.seen import mark_seen
-from streamk.experts.expert import evaluate, step
-from streamk.experts.neighbours import Nearby
+from streamk.experts.expert import Observation, evaluate, keep, step
 from streamk.features.activation import AMPLITUDE
+from streamk.features.columns.family import fill, recall
+from streamk.features.columns.plain import tag_columns, tag_of
 from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
-from streamk.features.grids import fill_cells
-from streamk.features.plain import fill_labels, fill_plain, tag_columns
-from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import (
     add_gradients,
     follow_gaps,
@@ -64,68 +62,22 @@ class ModelView(NamedTuple):
     exchanges: Handle | None
 
 
-def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: object) -> None:
-    """Let every expert fill its part of ``outputs``, the first being number ``e`` (in compiled code)."""
-    raise NotImplementedError("for compiled code")
+evaluate_all, step_all, keep_all = over_groups(evaluate), over_groups(step), over_groups(keep)
+fill_all, recall_all = over(fill), over(recall)
 
 
-def step_all(*arguments: object) -> None:
-    """Let every expert learn the event of row ``i`` (in compiled code).
-
-    Arguments are the experts, in a group for each rule, and those of ``step``.
-    """
-    raise NotImplementedError("for compiled code")
-
-
-@overload(evaluate_all, jit_options=INNER)
-def _evaluate_all(groups, phi, i, outputs, e):
-    if not len(groups):
-        return lambda groups, phi, i, outputs, e: None
-
-    def each(groups, phi, i, outputs, e):
-        group = groups[0]
-        for g in range(len(group)):
-            evaluate(group[g], phi, i, outputs, e + g)
-        evaluate_all(groups[1:], phi, i, outputs, e + len(group))
-
-    return each
+@njit(**CALLED)
+def fill_columns(sections, scratch, i, learned, phi):
+    """Fill all columns of row ``i`` of ``phi``, if the map has sections."""
+    if sections is not None:
+        fill_all(sections.families, sections, scratch, i, learned, phi)
 
 
-@overload(step_all, jit_options=INNER)
-def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual):
-    if not len(groups):
-        return lambda groups, phi, i, outputs, e, aim, known, weight, residual: None
-
-    def each(groups, phi, i, outputs, e, aim, known, weight, residual):
-        group = groups[0]
-        for g in range(len(group)):
-            step(group[g], phi, i, outputs, e + g, aim, known, weight, residual)
-        step_all(groups[1:], phi, i, outputs, e + len(group), aim, known, weight, residual)
-
-    return each
-
-
-def keep_neighbours(groups: object, kept: object, outputs: object, e: object) -> None:
-    """Replace the ``outputs`` of nearest neighbours by those ``kept`` (in compiled code)."""
-    raise NotImplementedError("for compiled code")
-
-
-@overload(keep_neighbours, jit_options=INNER)
-def _keep_neighbours(groups, kept, outputs, e):
-    if not len(groups):
-        return lambda groups, kept, outputs, e: None
-    nearby = groups[0].handle.instance_class is Nearby
-
-    def each(groups, kept, outputs, e):
-        count = len(groups[0])
-        if nearby:
-            for g in range(e, e + count):  # number by number, like inputs in ``_take_gradients``
-                for s in range(outputs.shape[1]):
-                    for k in range(outputs.shape[2]):
-                        outputs[g, s, k] = kept[g, s, k]
-        keep_neighbours(groups[1:], kept, outputs, e + count)
-
-    return each
+@njit(**CALLED)
+def recall_columns(sections, memory, when, phi, i):
+    """Fill the columns of labels of row ``i`` of ``phi``, if the map has sections."""
+    if sections is not None:
+        recall_all(sections.families, sections, memory, when, phi, i)
 
 
 @njit(nogil=True, **ENTRY)
@@ -176,152 +128,134 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
     if needed > features.frequencies.shape[0]:
         return TOO_SMALL - needed
     scratch, spare = buffers.value
-    inputs, found, of, widths = scratch.inputs, scratch.keys, scratch.slots, scratch.counts
-    raw, phi, outputs, working = scratch.raw, scratch.columns, scratch.outputs, scratch.working
-    residual = scratch.residual
+    widths, raw, phi, residual = scratch.counts, scratch.raw, scratch.columns, scratch.residual
     tile = min(widths.shape[0], rows_at_once(needed, rows.keys, features.frequencies))
     if phi.shape[1] == 0:
         phi = raw
     start = 0
     while start < n:
         size, full, gets_column = ZERO, min(tile, n - start), False
-        reused = reuse and tag_columns(features.sections, found, of, widths[0], 0)
+        reused = reuse and tag_columns(features.sections, scratch, 0)
         while size < full:
             i, size = size, size + 1
             if not reused:
                 widths[i] = scale_row(
-                    rows, start + i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i
-                )
-                gets_column = transform_row(features.sections, inputs, found, of, widths[i], i)
+                    rows, start + i, coding.statistics, coding.exponents, coding.seen,
+                    scratch.inputs, scratch.keys, scratch.slots, i,
+                )  # fmt: skip
+                scratch.units[i] = scale_of(widths[i], coding.exponents[0])
+                gets_column = transform_row(features.sections, scratch, i)
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon, goal[1, start + i])
                 mark_seen(coding.seen, rows, start + i)
                 if gets_column:
                     break  # the next row is transformed by it
         if not reused:
-            _featurize(handle, inputs, found[:size], widths[:size], raw)
+            _featurize(handle, scratch, size)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
-            unit = scale_of(widths[i], coding.exponents[0])
             if not reused:
-                fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
-                fill_cells(features.sections, inputs, found, of, widths[i], i, unit, phi)
-                fill_quadratic(features.sections, inputs, found, of, widths[i], i, unit, phi)
+                fill_columns(features.sections, scratch, np.int64(i), learned, phi)
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
-                _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, working, residual)
-                _adapt(stale, stale, outputs, working, residual, goal[0, start + i], goal[1, start + i])
+                _answer(stale, np.int64(MEAN), phi, np.int64(i), scratch, residual)
+                _adapt(stale, stale, scratch, residual, goal[0, start + i], goal[1, start + i])
             given = out[start + i] if out.shape[0] > 0 else residual
             if not reused:
-                _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, working, given)
+                _answer(handle, np.int64(NOW), phi, np.int64(i), scratch, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 actual, predicted = target, 0.0 if coding.classes else given[0]
                 target = limit(handle.combiner, coding, given, actual)
-                follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
+                follow_gaps(features.sections, rows, start + i, scratch, i)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
-                    _take_gradients(handle, spare, inputs, found, of, widths[i], i, outputs, given, weight)
-                tests = handle.exchanges
-                _take_test(handle, tests, spare, inputs, found, of, widths[i], i, given, target, weight)
+                    _take_gradients(handle, scratch, spare, i, given, weight)
+                _take_test(handle, handle.exchanges, buffers, i, given, target, weight)
                 if late:
                     given = residual
-                    _answer(before, np.int64(THEN), phi, np.int64(i), outputs, working, given)
-                _adapt(handle, before, outputs, working, given, actual, weight)
+                    _answer(before, np.int64(THEN), phi, np.int64(i), scratch, given)
+                _adapt(handle, before, scratch, given, actual, weight)
                 if late:
-                    _answer(handle, np.int64(THEN), phi, np.int64(i), outputs, working, given)
+                    _answer(handle, np.int64(THEN), phi, np.int64(i), scratch, given)
                 if is_learned(coding, target):
-                    sample_event(
-                        features.sections,
-                        rows,
-                        start + i,
-                        phi,
-                        i,
-                        coding.counts[EVENTS],
-                        target,
-                        weight,
-                        predicted,
-                        0.0 if coding.classes else actual,
-                    )
-                _learn(handle, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
+                    noted = target, weight, predicted, 0.0 if coding.classes else actual
+                    sample_event(features.sections, rows, start + i, phi, i, coding.counts[EVENTS], noted)
+                _learn(handle, scratch, phi, np.int64(i), target, weight)
         start += size
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
 
 @njit(**CALLED)
-def _featurize(handle, inputs, found, widths, raw):
-    """Fill ``raw`` with the features of rows of scaled inputs."""
-    featurize(handle.source, handle.features, inputs, found, widths, AMPLITUDE, raw)
+def _featurize(handle, scratch, size):
+    """Fill the first ``size`` rows of ``raw`` with the features of rows of scaled inputs."""
+    found, widths = scratch.keys[:size], scratch.counts[:size]
+    featurize(handle.source, handle.features, scratch.inputs, found, widths, AMPLITUDE, scratch.raw)
 
 
 @njit(**CALLED)
-def _answer(handle, when, phi, i, outputs, working, out):
+def _answer(handle, when, phi, i, scratch, out):
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
-    coding, features = handle.coding, handle.features
-    fill_labels(features.sections, coding.memory, when, phi, i)
-    evaluate_all(handle.groups, phi, i, outputs, 0)
-    combine(handle.combiner, coding, outputs, working, out)
+    coding = handle.coding
+    recall_columns(handle.features.sections, coding.memory, when, phi, i)
+    evaluate_all(handle.groups, 0, phi, i, scratch.outputs)
+    combine(handle.combiner, coding, scratch.outputs, scratch.working, out)
 
 
 @njit(**CALLED)
-def _adapt(handle, before, outputs, working, given, target, weight):
-    """Let the combiner learn from ``outputs`` that were combined to the prediction ``given``."""
-    combiner, earlier = handle.combiner, before.combiner
-    adapt(combiner, earlier, handle.coding, outputs, working, given, target, weight)
+def _adapt(handle, before, scratch, given, target, weight):
+    """Let the combiner learn from outputs that were combined to the prediction ``given``."""
+    combiner, earlier, outputs = handle.combiner, before.combiner, scratch.outputs
+    adapt(combiner, earlier, handle.coding, outputs, scratch.working, given, target, weight)
 
 
 @njit(**CALLED)
-def _learn(handle, inputs, found, count, phi, i, outputs, target, weight, residual):
-    """Let relevance and the experts learn row ``i`` of ``count`` inputs; ``outputs`` are the experts'."""
+def _learn(handle, scratch, phi, i, target, weight):
+    """Let relevance and the experts learn row ``i``."""
     coding = handle.coding
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
-        _take_products(handle, inputs, found, count, i, aim, weight)
-        step_all(handle.groups, phi, i, outputs, 0, aim, known, weight, residual)
+        _take_products(handle, scratch, i, aim, weight)
+        observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual)
+        step_all(handle.groups, 0, observation)
         remember(coding.memory, coding.queue, aim, coding.classes)
     observe_target(coding, target, weight)
 
 
 @njit(**CALLED)
-def _take_products(handle, inputs, found, count, i, aim, weight):
+def _take_products(handle, scratch, i, aim, weight):
     """Let relevance learn how the target of row ``i`` depends on each pair of inputs."""
-    coding, features = handle.coding, handle.features
+    coding = handle.coding
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
-    unit = scale_of(count, coding.exponents[0])
-    add_products(
-        features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, value, weight
-    )
+    add_products(handle.features.sections, scratch, i, coding.counts[EVENTS], output, value, weight)
 
 
 @njit(**CALLED)
-def _evaluate_changed(handle, spare, keys, slots, unit):
+def _evaluate_changed(handle, spare):
     """Fill the outputs of ``spare`` with those of all experts for its inputs, which are not learned."""
     sections, row = handle.features.sections, np.int64(0)
-    inputs, counts, raw, phi = spare.inputs, spare.counts, spare.raw, spare.columns
-    transform_row(sections, inputs, keys, slots, counts[0], row)
-    _featurize(handle, inputs, keys, counts, raw)
-    fill_plain(sections, inputs, keys, slots, counts[0], row, np.bool_(False), raw, phi)
-    fill_cells(sections, inputs, keys, slots, counts[0], row, unit, phi)
-    fill_quadratic(sections, inputs, keys, slots, counts[0], row, unit, phi)
-    fill_labels(sections, handle.coding.memory, np.int64(NOW), phi, row)
-    evaluate_all(handle.groups, phi, row, spare.outputs, 0)
+    transform_row(sections, spare, row)
+    _featurize(handle, spare, np.int64(1))
+    fill_columns(sections, spare, row, np.bool_(False), spare.columns)
+    recall_columns(sections, handle.coding.memory, np.int64(NOW), spare.columns, row)
+    evaluate_all(handle.groups, 0, spare.columns, row, spare.outputs)
 
 
 @njit(**CALLED)
-def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given, weight):
-    """Let relevance learn how the prediction of row ``i`` changes with every input.
+def _take_gradients(handle, scratch, spare, i, given, weight):
+    """Let relevance learn how the prediction ``given`` of row ``i`` changes with every input.
 
-    ``count`` is that of its inputs, ``answered`` are the outputs of the experts, and ``given`` is its
-    prediction. The neighbours keep their outputs, which follow single events and not the target.
+    Experts whose outputs follow single events, and not the target, keep theirs.
     """
     coding, features = handle.coding, handle.features
-    keys, slots = found[i : i + 1], of[i : i + 1]
+    inputs, count, unit = scratch.inputs, scratch.counts[i], scratch.units[i]
     kinds, _, w = inputs.shape
     most = given.shape[0]
     slopes = np.zeros((count, most))
-    changed, outputs, out = spare.inputs, spare.outputs, spare.residual
-    spare.counts[0] = count
+    changed, keys, slots, out = spare.inputs, spare.keys, spare.slots, spare.residual
+    spare.counts[0], spare.units[0] = count, unit
+    for m in range(w):
+        keys[0, m], slots[0, m] = scratch.keys[i, m], scratch.slots[i, m]
     families = coding.exponents.shape[0]
-    unit = scale_of(count, coding.exponents[0])
     for j in range(count):
         # number by number: an assignment of arrays compiles for seconds, for the sake of its errors
         for k in range(kinds):
@@ -333,43 +267,45 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
             continue  # the slope stays 0: this input has no step yet
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
-        _evaluate_changed(handle, spare, keys, slots, unit)
-        keep_neighbours(handle.groups, answered, outputs, 0)
-        combine(handle.combiner, coding, outputs, spare.working, out)
+        _evaluate_changed(handle, spare)
+        keep_all(handle.groups, 0, scratch.outputs, spare.outputs)
+        combine(handle.combiner, coding, spare.outputs, spare.working, out)
         for k in range(most):
             slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
-    add_gradients(features.sections, slopes, keys, count, 0, weight)
+    add_gradients(features.sections, slopes, spare, 0, weight)
 
 
 @njit(**CALLED)
-def _take_test(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight):
+def _take_test(handle, exchanges, buffers, i, given, target, weight):
     """Let relevance test whether a field of row ``i`` helps to predict its target, if a test is due."""
     if exchanges is not None and handle.features.sections.learned:
-        _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight)
+        _test_field(handle, exchanges, buffers, i, given, target, weight)
 
 
 @njit(**CALLED)
-def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight):
+def _test_field(handle, exchanges, buffers, i, given, target, weight):
     """Test the field whose turn it is, and put the event into the pool if that is due."""
-    coding = handle.coding
+    scratch, spare = buffers.value
+    coding, count = handle.coding, scratch.counts[i]
     events, families = coding.counts[EVENTS], coding.exponents.shape[0]
     j = drawn(events, count)
     if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
-        w, most = inputs.shape[2], given.shape[0]
-        slots, counts, out = spare.slots, spare.counts, spare.residual
+        slots, out = spare.slots, spare.residual
         unit = np.empty(families)
         for k in range(families):
             unit[k] = scale_of(count, coding.exponents[k])
-        for m in range(w):
-            slots[0, m] = of[i, m]
-        counts[0] = exchange_field(
-            exchanges, inputs, found, of, count, i, j, events, unit, spare.inputs, spare.keys, slots
+        for m in range(scratch.inputs.shape[2]):
+            slots[0, m] = scratch.slots[i, m]
+        spare.counts[0], spare.units[0] = (
+            exchange_field(exchanges, scratch, i, j, events, unit, spare),
+            unit[0],
         )
         squares, products, errors = 0.0, 0.0, 0.0
-        if counts[0] >= 0:
-            _evaluate_changed(handle, spare, spare.keys, slots, unit[0])
+        moved = spare.counts[0] >= 0
+        if moved:
+            _evaluate_changed(handle, spare)
             combine(handle.combiner, coding, spare.outputs, spare.working, out)
-            for k in range(most):
+            for k in range(given.shape[0]):
                 d = aim_of(coding, out[k]) - aim_of(coding, given[k])
                 wanted = aim_of(coding, target)
                 if coding.classes:
@@ -378,9 +314,9 @@ def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, ta
                 squares += d * d
                 products += d * e
                 errors += e * e
-        moved = counts[0] >= 0
-        count_test(exchanges, of[i, j], found[i, j], squares, products, errors, weight, moved)
-    pool_event(exchanges, inputs, found, of, count, i, events, scale_of(count, coding.exponents[0]))
+        tag = tag_of(scratch.slots[i, j], scratch.keys[i, j])
+        count_test(exchanges, tag, squares, products, errors, weight, moved)
+    pool_event(exchanges, scratch, i, events)
 
 
 @njit(**INNER)

@@ -20,10 +20,9 @@ from streamk.arrays import Integers, Json
 from streamk.encoding.codec import Unit
 from streamk.encoding.label_history import MEAN, NUMBERS, SHARED
 from streamk.encoding.targets import check_weights
-from streamk.experts.expert import Columns, Expert
+from streamk.experts.expert import Columns, Expert, Merge
 from streamk.experts.least_squares import LeastSquares
-from streamk.features.plain import LINEAR, PLAIN, in_use
-from streamk.features.quadratic import moved_products
+from streamk.features.columns.plain import LINEAR, PLAIN, in_use
 from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
 from streamk.features.segments import slots_of_first
@@ -246,7 +245,8 @@ def merge_streaming(
         experts = [part._experts[k] for part in parts]
         if moves:
             experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
-        expert.merge_from(experts, shares, columns, None if base is None else _counts(k, parts, merged))
+        how = Merge(shares, columns, None if base is None else _counts(k, parts, merged))
+        expert.merge_from(experts, how)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
     merged._combiner.merge_from([part._combiner for part in parts], shares, counts)
@@ -365,8 +365,9 @@ def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
         places[start : start + PLAIN] = np.where(plain < 0, -1, plain + start)
         if part_of and not ours.has_block_of(theirs, part_of - 1):
             places[start + PLAIN : ours.columns_of_part(part_of).stop] = -1
-    products = moved_products(plain)[: ours.width - ours.columns_of_products.start]
-    places[ours.columns_of_products] = np.where(products < 0, -1, products + ours.columns_of_products.start)
+    for family in ours.families:
+        found = family.moved(plain)
+        places[family.columns] = np.where(found < 0, -1, found + family.first)
     return places
 
 

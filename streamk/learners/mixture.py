@@ -12,7 +12,7 @@ more than experts. So all experts share one map:
   for classes with the logistic loss; and on each of two blocks of features under learned relevance, together
   with inputs and label memory. The latter restart when their error rises;
 * for numbers, recursive least squares with a factor of 0.998 on products of two inputs
-  (:mod:`streamk.features.quadratic`);
+  (:mod:`streamk.features.columns.products`);
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * projections onto the cells of random grids (:mod:`streamk.experts.binning`), for numbers that act like
@@ -41,7 +41,7 @@ from streamk.experts.neighbours import Neighbours
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
 from streamk.experts.subspace import Subspace
-from streamk.features.plain import LINEAR, PLAIN
+from streamk.features.columns.plain import LINEAR, PLAIN
 from streamk.features.sections import Sections
 from streamk.losses import CODES
 
@@ -94,10 +94,9 @@ def experts_on(
         experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
             linear, penalty, forgetting, columns["inputs and labels"], amplitude
         )
-    if sections.columns_of_products.start < sections.width:
-        experts["least squares, products of inputs"] = LeastSquares(
-            squared, _PENALTY, _FADING, sections.columns_of_products, 1.0
-        )
+    products, cells = sections.columns_of("products"), sections.columns_of("cells")
+    if products.stop > products.start:
+        experts["least squares, products of inputs"] = LeastSquares(squared, _PENALTY, _FADING, products, 1.0)
     for part, name in enumerate(RELEVANT, 1):
         experts[f"least squares, {name}"] = LeastSquares(
             squared, _PENALTY, 1.0, sections.columns_of_part(part), amplitude, watch=True
@@ -105,9 +104,9 @@ def experts_on(
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if binning:
-        experts["binning"] = Binning(loss, sections.columns_of_grids, target)
+        experts["binning"] = Binning(loss, cells, target)
         if target is not None:
-            experts["binning, logarithms"] = Binning(loss, sections.columns_of_grids, target, logarithms=True)
+            experts["binning, logarithms"] = Binning(loss, cells, target, logarithms=True)
     if neighbours:
         experts["neighbours"] = Neighbours(loss, classes)
     if label_memory:

@@ -14,16 +14,13 @@ the old one (log loss on Elec2 with a delay of 1,000: 0.57 instead of 0.50).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 
-from streamk.arrays import AnyArray, Arrays, padded, unpacked, used_columns
-from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
+from streamk.arrays import AnyArray, Arrays, padded
 from streamk.features.lanes import aligned
+from streamk.state import Field, Live
 
 _PARTS = 4
-Live = Sequence[AnyArray]
 
 
 class ParameterHistory:
@@ -51,15 +48,15 @@ class ParameterHistory:
 
     def begin(self, live: Live, events: int) -> None:
         """Fill all copies with the live arrays, after so many events."""
-        self.arrays = [_copy(array) for array in live]
-        self._copies = [np.array([array] * self._count) for array in live]
+        self.arrays = [_copy(array) for _, array in live]
+        self._copies = [np.array([array] * self._count) for _, array in live]
         self._taken = events // self.period
 
     def grow(self, live: Live) -> None:
         """Resize the copies to match the live arrays, zero-padded."""
         if not self.arrays:
             self.begin(live, 0)
-        for k, array in enumerate(live):
+        for k, (_, array) in enumerate(live):
             if array.shape != self.arrays[k].shape:
                 self.arrays[k] = _copy(padded(self.arrays[k], array.shape))
                 self._copies[k] = padded(self._copies[k], (self._count, *array.shape))
@@ -74,33 +71,31 @@ class ParameterHistory:
         if more or number == self._taken:
             return
         self._taken, oldest = number, number % self._count
-        for array, earlier, copies in zip(live, self.arrays, self._copies, strict=True):
+        for (_, array), earlier, copies in zip(live, self.arrays, self._copies, strict=True):
             earlier[:] = copies[oldest]
             copies[oldest] = array
 
     def state_dict(self, live: Live) -> Arrays:
         """Return the arrays to store in a model file: none if all copies equal the live arrays."""
-        if all((earlier == now).all() and (copies == now).all() for earlier, copies, now in self._with(live)):
+        pairs = list(zip(self.arrays, self._copies, live, strict=True))
+        if all((earlier == now).all() and (copies == now).all() for earlier, copies, (_, now) in pairs):
             return {}
         found: Arrays = {}
-        for k, (earlier, copies, _) in enumerate(self._with(live)):
-            whole = np.concatenate([earlier[None], copies])
-            used = used_columns(whole)
-            found |= {f"asked{k}.values": whole[..., used], f"asked{k}.used": used}
+        for field, (earlier, copies, _) in zip(_fields(live), pairs, strict=True):
+            found |= field.stored(np.concatenate([earlier[None], copies]))
         return found
-
-    def _with(self, live: Live) -> Iterator[tuple[AnyArray, AnyArray, AnyArray]]:
-        return zip(self.arrays, self._copies, live, strict=True)
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
         """Load the arrays of a model file; without any, copy the live arrays."""
         self.begin(live, events)
-        for k, now in enumerate(live if "asked0.values" in arrays else ()):
-            like = np.empty((1 + self._count, *now.shape), dtype=now.dtype)
-            whole = unpacked(arrays, f"asked{k}.values", f"asked{k}.used", like, "earlier coefficients")
-            if not (abs(whole) <= LARGEST_COEFFICIENT).all():
-                raise ValueError("its earlier coefficients are impossible")
+        for k, field in enumerate(_fields(live) if "asked0.values" in arrays else ()):
+            whole = np.concatenate([self.arrays[k][None], self._copies[k]])
+            field.load(arrays, whole)
             self.arrays[k][:], self._copies[k][:] = whole[0], whole[1:]
+
+
+def _fields(live: Live) -> list[Field]:
+    return [field.copied(f"asked{k}.values", f"asked{k}.used") for k, (field, _) in enumerate(live)]
 
 
 def _copy(array: AnyArray) -> AnyArray:

@@ -42,17 +42,14 @@ from streamk.encoding.rows import UNSCALED, Rows, moved, slices, stack
 from streamk.encoding.scaling import MEAN, scale_of, scale_row, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
-from streamk.experts.neighbours import Neighbours
 from streamk.features.activation import AMPLITUDE
-from streamk.features.grids import fill_cells
+from streamk.features.columns.plain import LINEAR
 from streamk.features.lanes import aligned
-from streamk.features.plain import LINEAR, fill_plain
-from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import BLOCKS, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
 from streamk.features.sources import featurize, room_for_row
-from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, evaluate_all
+from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, evaluate_all, fill_columns
 from streamk.threads import one_blas_thread
 
 _ROWS = 256  # whose columns are in memory at once, where only outputs are returned
@@ -96,19 +93,19 @@ def _answer_rows(handle, scratch, rows, labels, phi, outputs, out):
     room = room_for_row(source, rows.keys)
     if room > features.frequencies.shape[0]:
         return TOO_SMALL - room
-    inputs, found, of, widths, raw = scratch.inputs, scratch.keys, scratch.slots, scratch.counts, scratch.raw
+    inputs, found, of, row = scratch.inputs, scratch.keys, scratch.slots, np.int64(0)
     for i in range(out.shape[0]):
-        widths[0] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, 0)
-        transform_row(sections, inputs, found, of, widths[0], 0)
-        featurize(source, features, inputs, found, widths, AMPLITUDE, raw)
-        fill_plain(sections, inputs, found, of, widths[0], 0, np.bool_(False), raw, phi[i : i + 1])
-        unit = scale_of(widths[0], coding.exponents[0])
-        fill_cells(sections, inputs, found, of, widths[0], np.int64(0), unit, phi[i : i + 1])
-        fill_quadratic(sections, inputs, found, of, widths[0], np.int64(0), unit, phi[i : i + 1])
+        scratch.counts[0] = scale_row(
+            rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, row
+        )
+        scratch.units[0] = scale_of(scratch.counts[0], coding.exponents[0])
+        transform_row(sections, scratch, row)
+        featurize(source, features, inputs, found, scratch.counts, AMPLITUDE, scratch.raw)
+        fill_columns(sections, scratch, row, np.bool_(False), phi[i : i + 1])
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
                 phi[i, sections.starts[p] + LINEAR + c] = labels[i, c]
-        evaluate_all(handle.groups, phi, np.int64(i), scratch.outputs, 0)
+        evaluate_all(handle.groups, 0, phi, np.int64(i), scratch.outputs)
         for e in range(outputs.shape[0]):
             for s in range(2):
                 for k in range(out.shape[1]):
@@ -244,7 +241,7 @@ def _predict_held_out(
     """
     total, weight = np.zeros_like(pool.wanted), np.zeros((len(pool.source), 1))
     outputs, weighed = np.zeros((len(merged._experts), 2, *total.shape)), len(merged._combiner.losses)
-    nearby = [e for e, expert in enumerate(merged._experts) if isinstance(expert, Neighbours)]
+    nearby = [e for e, expert in enumerate(merged._experts) if expert.follows_events]
     of_one_part = np.zeros((len(nearby), 2, *total.shape))
     for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
         others, (codes, unit) = np.flatnonzero(pool.source != k), places

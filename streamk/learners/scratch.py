@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Places
+from streamk.combining.combiner import Combiner
+from streamk.features.columns.plain import Keys
 from streamk.features.lanes import LANES, aligned
 from streamk.features.map import FeatureMap
-from streamk.features.plain import Keys
 from streamk.features.relevance import BLOCKS
 from streamk.handles import Handle, make_handle
 
@@ -24,6 +25,7 @@ class Buffers(NamedTuple):
     keys: Keys
     slots: NDArray[np.int32]
     counts: Places
+    units: Array
     raw: Floats
     columns: Floats
     outputs: Floats
@@ -34,7 +36,7 @@ class Buffers(NamedTuple):
 class Scratch:
     """Scratch arrays for a map, so many experts and outputs, and a combiner."""
 
-    def __init__(self, e: FeatureMap, experts: int, outputs: int, combiner: Any) -> None:
+    def __init__(self, e: FeatureMap, experts: int, outputs: int, combiner: Combiner) -> None:
         self._map, self._experts, self._outputs, self._combiner = e, experts, outputs, combiner
         self._of_row: dict[int, Handle] = {}
         self._width, self._free = -1, list[Handle]()
@@ -75,6 +77,7 @@ class Scratch:
             np.empty((rows, width), dtype=np.uint64),
             np.empty((rows, width), dtype=np.int32),
             np.empty(rows, dtype=np.int64),
+            np.empty(rows),
             aligned(np.zeros((rows, e.width), dtype=np.float32)),
             aligned(np.zeros((rows, columns), dtype=np.float32)),
             np.empty((self._experts, 2, self._outputs), dtype=np.float32),

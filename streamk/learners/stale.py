@@ -25,13 +25,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed, unpacked, used_columns
+from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed
 from streamk.combining.stacking import Stacking
 from streamk.combining.weighing import STALE_PENALTY
 from streamk.compiling import INNER
-from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
+from streamk.state import Field, Live
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
@@ -39,7 +39,6 @@ _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's we
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 _TRUSTED = 16.0  # events without a label before predictions change
 _UNKNOWN = -1.0
-Live = Sequence[AnyArray]
 
 
 class StaleExperts:
@@ -99,8 +98,8 @@ class StaleExperts:
     def grow(self, live: Live) -> None:
         """Resize the copies to match the live arrays, zero-padded."""
         if not self.arrays:
-            self.arrays = [aligned(array.copy()) for array in live]
-        for k, array in enumerate(live):
+            self.arrays = [aligned(array.copy()) for _, array in live]
+        for k, (_, array) in enumerate(live):
             if array.shape != self.arrays[k].shape:
                 self.arrays[k] = aligned(padded(self.arrays[k], array.shape))
 
@@ -117,12 +116,12 @@ class StaleExperts:
         if not self.combiner.has_learned:
             self.combiner.start_intervals(combiner)
         self.combiner.follow_weights(combiner)
-        for copied, array in zip(self.arrays, live, strict=True):
+        for copied, (_, array) in zip(self.arrays, live, strict=True):
             copied[:] = array
         waited, self.since = self.since < 0.0, float(events)
         return waited
 
-    def state_dict(self, events: int) -> Arrays:
+    def state_dict(self, live: Live, events: int) -> Arrays:
         """Return the arrays to store in a model file; none before the first copies."""
         unlabelled = self.unlabelled(events)
         waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
@@ -131,9 +130,8 @@ class StaleExperts:
         found = waiting | {f"stale.{name}": array for name, array in self.combiner.state_dict().items()}
         found["stale.since"] = np.array([self.since])
         if self.since >= 0.0:
-            for k, array in enumerate(self.arrays):
-                used = used_columns(array)
-                found |= {f"stale.values{k}": array[..., used], f"stale.used{k}": used}
+            for field, array in zip(_fields(live), self.arrays, strict=True):
+                found |= field.stored(array)
         return found
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
@@ -155,11 +153,13 @@ class StaleExperts:
             or (0.0 <= self.since <= events and self.since % _period(self.since) == 0.0)
         ):
             raise ValueError("the age of its copies is impossible")
-        for k, now in enumerate(live if self.since >= 0.0 else ()):
-            whole = unpacked(arrays, f"stale.values{k}", f"stale.used{k}", now, "copied coefficients")
-            if not (abs(whole) <= LARGEST_COEFFICIENT).all():
-                raise ValueError("its copied coefficients are impossible")
-            self.arrays[k][:] = whole
+        if self.since >= 0.0:
+            for field, array in zip(_fields(live), self.arrays, strict=True):
+                field.load(arrays, array)
+
+
+def _fields(live: Live) -> list[Field]:
+    return [field.copied(f"stale.values{k}", f"stale.used{k}") for k, (field, _) in enumerate(live)]
 
 
 def _period(events: float) -> float:

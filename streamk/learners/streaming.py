@@ -51,6 +51,7 @@ from streamk.learners.stale import StaleExperts
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
 from streamk.schedules import Growth
+from streamk.state import Live
 from streamk.threads import on_threads, one_blas_thread
 
 _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
@@ -226,13 +227,13 @@ class StreamingLearner(Learner):
         if self._stale is not None:
             self._stale.grow(self._coefficients())
 
-    def _live(self) -> list[AnyArray]:
+    def _live(self) -> Live:
         """Return the arrays to copy in the parameter history, if labels come late."""
         return [*self._coefficients(), *self._combiner.live]
 
-    def _coefficients(self) -> list[AnyArray]:
+    def _coefficients(self) -> Live:
         """Return the coefficients of all experts."""
-        return [expert.coefficients for expert in self._experts]
+        return [pair for expert in self._experts for pair in expert.live]
 
     @property
     def _outputs(self) -> int:
@@ -736,17 +737,17 @@ class StreamingLearner(Learner):
             raise ValueError("the learner is frozen; let the learner learn that frozen() was called on")
 
     def _to_parts(self) -> tuple[Json, Arrays]:
-        named, arrays = self._codec.state_dict()
-        found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.state_dict()
+        found = {f"codec.{name}": array for name, array in self._codec.state_dict().items()}
+        found |= self._combiner.state_dict()
         if self._map is not None:
             if self._map.sections is not None:
-                found |= self._map.sections.arrays()
+                found |= self._map.sections.state_dict() | self._map.sections.sample.arrays()
             for k, expert in enumerate(self._experts):
                 found |= {f"expert{k}.{name}": array for name, array in expert.state_dict().items()}
             if self._history is not None:
                 found |= self._history.state_dict(self._live())
             if self._stale is not None:
-                found |= self._stale.state_dict(self.events)
+                found |= self._stale.state_dict(self._coefficients(), self.events)
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),
@@ -756,7 +757,7 @@ class StreamingLearner(Learner):
             "events": self.events,
             "pending": self.pending,
             **({"frozen": True} if self._is_frozen else {}),
-            **named,
+            **self._codec.header(),
         }
         return header, found | self._pending.arrays()
 
@@ -764,7 +765,7 @@ class StreamingLearner(Learner):
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
         self = cls._with_parameters(header["parameters"])
         self._is_frozen = header.get("frozen") is True
-        self._codec.load_state_dict(header, with_prefix(arrays, "codec."))
+        self._codec.restore(header, with_prefix(arrays, "codec."))
         self._combiner.load_state_dict(arrays)
         if header["seed"] is not None:
             self._restore_experts(header, arrays, closed)
@@ -798,12 +799,7 @@ class StreamingLearner(Learner):
         if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs:
             raise ValueError(f"coefficients of {outputs} outputs do not fit")
         if made.sections is not None:
-            made.sections.load_state_dict(arrays, closed)
-            if len(made.sections.cross.squares) > outputs:
-                raise ValueError(f"moments of more than {outputs} outputs do not fit")
-            if not closed:
-                made.sections.sample.load_state_dict(arrays, inputs.slots, inputs.largest)
-                self._check_labels(made.sections.sample.events().goal[0].tolist())
+            self._restore_sections(made.sections, arrays, outputs, closed)
             made.renew()
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
@@ -817,6 +813,17 @@ class StreamingLearner(Learner):
             self._stale.load_state_dict({} if closed else arrays, self._coefficients(), self.events)
         if not all(expert.is_open for expert in self._experts):
             self._growth.open_again()
+
+    def _restore_sections(self, sections: Sections, arrays: Arrays, outputs: int, closed: bool) -> None:
+        inputs = self._codec.inputs
+        sections.load_state_dict(arrays)
+        if len(sections.cross.squares) > outputs:
+            raise ValueError(f"moments of more than {outputs} outputs do not fit")
+        if closed:
+            sections.close()
+        else:
+            sections.sample.load_state_dict(arrays, inputs.slots, inputs.largest)
+            self._check_labels(sections.sample.events().goal[0].tolist())
 
     def __getstate__(self) -> Json:
         return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}

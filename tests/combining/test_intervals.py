@@ -206,7 +206,7 @@ def test_late_targets_do_not_make_them_swing(delay):
 def test_merging_is_between():
     parts = [learned(*stream(300, seed)) for seed in (5, 6)]
     merged = Intervals()
-    merged.merge_from(parts, [0.25, 0.75])
+    merged.average(parts, [0.25, 0.75])
     np.testing.assert_allclose(merged.offsets, 0.25 * parts[0].offsets + 0.75 * parts[1].offsets)
     np.testing.assert_allclose(merged.errors, 0.25 * parts[0].errors + 0.75 * parts[1].errors)
     np.testing.assert_allclose(merged.slope, 0.25 * parts[0].slope + 0.75 * parts[1].slope)
@@ -223,4 +223,11 @@ def test_an_impossible_file_is_refused(name, value):
     arrays = {k: v.copy() for k, v in learned(*stream(50, 7)).state_dict().items()}
     arrays[f"intervals.{name}"].flat[Intervals().errors.shape[1] - 1 if name == "errors" else 0] = value
     with pytest.raises(ValueError, match="impossible"):
+        Intervals().load_state_dict(arrays)
+
+
+def test_the_information_about_the_slope_is_at_least_its_prior():
+    arrays = {k: v.copy() for k, v in Intervals().state_dict().items()}
+    arrays["intervals.slope"][1] = 9.9
+    with pytest.raises(ValueError, match="its intervals are impossible"):
         Intervals().load_state_dict(arrays)

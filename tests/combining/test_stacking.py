@@ -173,7 +173,7 @@ def test_numbers(delay):
 @pytest.mark.parametrize("classes", [True, False])
 def test_what_it_was_before_has_the_weights_and_intervals_of_then(classes):
     made = Stacking(2, classes, 3)
-    then = [array + 1.0 for array in made.live]
+    then = [array + 1.0 for _, array in made.live]
     before = made.before(then)
     assert before.weights is then[0]
     assert before.shares is made.shares

@@ -201,7 +201,7 @@ def test_merged_learners_hold_the_names_most_used():
 def test_impossible_uses_are_refused(wrong):
     learner = loop(streamk.KaczmarzClassifier(features=64, seed=3), stream())
     header, arrays = learner._to_parts()
-    with pytest.raises(ValueError, match="uses of names"):
+    with pytest.raises(ValueError, match="its uses"):
         type(learner)._from_parts(header, {**arrays, "codec.uses": wrong})
 
 

@@ -7,8 +7,8 @@ from numba import njit
 from streamk.encoding.codec import Unit
 from streamk.encoding.scaling import COUNT, MEAN, SQUARES
 from streamk.experts.binning import Binning
-from streamk.experts.expert import evaluate, step
-from streamk.features.grids import CELLS
+from streamk.experts.expert import Merge, Observation, evaluate, step
+from streamk.features.columns.cells import CELLS
 from streamk.losses import CODES
 
 FIRST, GRIDS, CLASSES = 5, 8, 3
@@ -18,8 +18,8 @@ COLUMNS = slice(FIRST, FIRST + GRIDS)
 @njit
 def teach(expert, phi, i, aim, known, weight):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
-    evaluate(expert, phi, i, outputs, 0)
-    step(expert, phi, i, outputs, 0, aim, known, weight, np.zeros(expert.coefficients.shape[1]))
+    evaluate(expert, 0, phi, i, outputs)
+    step(expert, 0, Observation(phi, i, outputs, aim, known, weight, np.zeros(expert.coefficients.shape[1])))
     return outputs
 
 
@@ -67,7 +67,7 @@ def test_merged_coefficients_are_means_by_the_events_of_each_cell():
     (one, _, few), (other, _, many) = trained("squared", 60, 1), trained("squared", 200, 2)
     merged = Binning(one.loss, COLUMNS, None)
     merged.grow(1, 0, 0)
-    merged.merge_from([one, other], [0.5, 0.5], [([0], Unit(1.0, 0.0)), ([0], Unit(2.0, 0.0))])
+    merged.merge_from([one, other], Merge([0.5, 0.5], [([0], Unit(1.0, 0.0)), ([0], Unit(2.0, 0.0))]))
     met = few + many > 0.0
     expected = (few * one.coefficients[0, 0] + 2.0 * many * other.coefficients[0, 0])[met] / (few + many)[met]
     np.testing.assert_allclose(merged.coefficients[0, 0, met], expected, rtol=1e-5, atol=1e-7)
@@ -81,7 +81,7 @@ def test_the_base_of_merged_experts_counts_once():
     merged = Binning(base.loss, COLUMNS, None)
     merged.grow(1, 0, 0)
     units = [([0], Unit(1.0, 0.0))] * 3
-    merged.merge_from([one, two, base], [1 / 3, 2 / 3, 0.0], units, [1.0, 1.0, -1.0])
+    merged.merge_from([one, two, base], Merge([1 / 3, 2 / 3, 0.0], units, [1.0, 1.0, -1.0]))
     np.testing.assert_allclose(merged.counts, one.counts + two.counts - before)
     since = one.counts - before, two.counts - before
     total = np.maximum(since[0] + since[1], 1e-9)
@@ -174,5 +174,5 @@ def test_merged_logarithms_do_not_depend_on_units():
     for _ in range(9):
         teach(one.record, phi, 1, 3.0, 1, 1.0)
         teach(other.record, phi, 1, 3.0, 1, 1.0)
-    merged.merge_from([one, other], [0.5, 0.5], [([0], Unit(1.0, 0.0)), ([0], Unit(0.01, -2.0))])
+    merged.merge_from([one, other], Merge([0.5, 0.5], [([0], Unit(1.0, 0.0)), ([0], Unit(0.01, -2.0))]))
     assert teach(merged.record, phi, 1, 3.0, 1, 1.0)[0, 1, 0] == pytest.approx(3.0, rel=1e-2)

@@ -198,13 +198,13 @@ def test_an_error_is_what_an_output_lacks(loss, residual, aim, expected):
 
 
 def test_it_is_saved_and_restored():
-    watch = empty_watch()
-    assert change.state_dict(watch) == {}
-    np.testing.assert_array_equal(change.load_state_dict({}), watch)
-    take_all(watch, shifts(0, 3007))
-    again = change.load_state_dict(change.state_dict(watch))
+    watch, again = empty_watch(), np.ones_like(empty_watch())
+    assert change.WATCH.stored(watch) == {}
+    change.WATCH.load({}, again)
     np.testing.assert_array_equal(again, watch)
-    assert again is not watch
+    take_all(watch, shifts(0, 3007))
+    change.WATCH.load(change.WATCH.stored(watch), again)
+    np.testing.assert_array_equal(again, watch)
     again[0, COUNT] = 0.0
     assert watch[0, COUNT] != 0.0
 
@@ -223,7 +223,7 @@ def test_an_impossible_one_is_refused(row, column, value):
     take_all(watch, np.full(3007, 0.5))
     watch[row, column] = value
     with pytest.raises(ValueError, match="errors are impossible"):
-        change.load_state_dict({"watch": watch})
+        change.WATCH.load({"watch": watch}, empty_watch())
 
 
 def test_a_merge_adds_what_is_known_and_begins_a_window():

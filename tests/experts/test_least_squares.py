@@ -7,7 +7,7 @@ from numba import njit
 from streamk.encoding.codec import Unit
 from streamk.experts import change
 from streamk.experts.change import BLOCK, KNOWN, RISES, empty_watch
-from streamk.experts.expert import evaluate, step
+from streamk.experts.expert import Merge, Observation, evaluate, step
 from streamk.experts.least_squares import LeastSquares
 from streamk.losses import CODES
 
@@ -19,15 +19,15 @@ PENALTY, COLUMNS = 3.0, 96
 @njit
 def answer(expert, phi):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
-    evaluate(expert, phi, 0, outputs, 0)
+    evaluate(expert, 0, phi, 0, outputs)
     return outputs[0, 1]
 
 
 @njit
 def teach(expert, phi, aim, known, weight):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
-    evaluate(expert, phi, 0, outputs, 0)
-    step(expert, phi, 0, outputs, 0, aim, known, weight, np.zeros(expert.coefficients.shape[1]))
+    evaluate(expert, 0, phi, 0, outputs)
+    step(expert, 0, Observation(phi, 0, outputs, aim, known, weight, np.zeros(expert.coefficients.shape[1])))
 
 
 def expert(forgetting=1.0, loss=NUMBER, outputs=1, columns=slice(32, 32 + COLUMNS), width=192, watch=False):
@@ -121,7 +121,7 @@ def test_disjoint_halves_merge_exactly():
     parts = [learned(expert(), phi[h], y[h], w[h]) for h in (slice(0, 120), slice(120, 300))]
     merged = expert()
     units = [([0], Unit(1.0, 0.0))] * 2
-    merged.merge_from(parts, [0.4, 0.6], units)
+    merged.merge_from(parts, Merge([0.4, 0.6], units))
     np.testing.assert_allclose(merged.coefficients[0, 0], ridge(phi, y, w), atol=1e-5)
     # and it goes on as one that saw them all
     more, targets, weights = stream(100, 4)
@@ -138,7 +138,7 @@ def test_a_merge_of_restarted_experts_lies_between_them():
         part._set(part.joined, 0.001 * part.information(), part.weights[:, : len(part.joined)].copy())
         part.watch[0, change.RISES] = 1.0
     merged = expert()
-    merged.merge_from(parts, [0.4, 0.6], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from(parts, Merge([0.4, 0.6], [([0], Unit(1.0, 0.0))] * 2))
     assert np.linalg.eigvalsh(merged.information())[0] > 0.9 * PENALTY
     assert merged.restarts == 2
     found, ends = merged.coefficients[0, 0], np.array([part.coefficients[0, 0] for part in parts])
@@ -150,7 +150,7 @@ def test_a_merge_of_what_forgets_lies_between():
     phi, y, _ = stream(400, 5)
     parts = [learned(expert(0.99), phi[h], y[h], np.ones(200)) for h in (slice(0, 200), slice(200, 400))]
     merged = expert(0.99)
-    merged.merge_from(parts, [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from(parts, Merge([0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2))
     assert np.linalg.eigvalsh(merged.information())[0] > 0.0
     truth = ridge(phi, y, np.ones(400))
     assert np.abs(merged.coefficients[0, 0] - truth).max() < 0.2
@@ -362,7 +362,7 @@ def test_experts_that_watch_merge():
     first = taught(expert(watch=True), phi[:2500], y[:2500])
     second = taught(expert(watch=True), phi[2000:2500], y[2000:2500])
     merged = expert(watch=True)
-    merged.merge_from([first, second], [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from([first, second], Merge([0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2))
     assert merged.restarts == first.restarts > 0
     # each by half of 3,000 events, whatever part of them it still knows
     known = 1500 / 2500 * first.watch[0, KNOWN] + 1500 / 500 * second.watch[0, KNOWN]

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from streamk.encoding.codec import Unit
-from streamk.experts.expert import evaluate, step
+from streamk.experts.expert import Merge, Observation, evaluate, step
 from streamk.experts.neighbours import COLUMNS, WINDOW, Neighbours
 from streamk.losses import CODES
 
@@ -14,9 +14,9 @@ WIDTH, CLASSES = 700, 3
 
 @njit
 def teach(expert, phi, i, aim, known, weight, outputs):
-    evaluate(expert, phi, i, outputs, 0)
+    evaluate(expert, 0, phi, i, outputs)
     if weight > 0.0:
-        step(expert, phi, i, outputs, 0, aim, known, weight, np.zeros(outputs.shape[2]))
+        step(expert, 0, Observation(phi, i, outputs, aim, known, weight, np.zeros(outputs.shape[2])))
 
 
 def new(classes):
@@ -116,7 +116,7 @@ def at(place):
 
 def test_merged_windows_hold_the_last_events_of_all():
     one, other, merged = filled(700, 1.0, 0.0), filled(30, 2.0, 50.0), new(False)
-    merged.merge_from([one, other], [0.5, 0.5], [([0], Unit(1.0, 0.0)), ([0], Unit(3.0, 1.0))])
+    merged.merge_from([one, other], Merge([0.5, 0.5], [([0], Unit(1.0, 0.0)), ([0], Unit(3.0, 1.0))]))
     assert answer(merged, at(0.7)) == pytest.approx([1.0])
     assert answer(merged, at(50.0)) == pytest.approx([7.0])
     assert (merged.window[1] > 0.0).all()
@@ -134,7 +134,7 @@ def test_the_events_of_a_base_are_there_once():
         answer(part, at(30.0 + k), k, 1.0)
     merged = new(True)
     units = [(list(range(CLASSES)), Unit(1.0, 0.0))] * 3
-    merged.merge_from([*parts, base], [0.5, 0.5, 0.0], units, [1.0, 1.0, -1.0])
+    merged.merge_from([*parts, base], Merge([0.5, 0.5, 0.0], units, [1.0, 1.0, -1.0]))
     assert (merged.window[1] > 0.0).sum() == 102
     assert merged.clock.tolist() == [102, 102]
 
@@ -142,7 +142,7 @@ def test_the_events_of_a_base_are_there_once():
 def test_labels_of_merged_classes_are_matched():
     one, other, merged = filled(5, 0, 0.0, True), filled(5, 0, 9.0, True), new(True)
     same = Unit(1.0, 0.0)
-    merged.merge_from([one, other], [0.5, 0.5], [([0, 1, 2], same), ([2, 0, 1], same)])
+    merged.merge_from([one, other], Merge([0.5, 0.5], [([0, 1, 2], same), ([2, 0, 1], same)]))
     assert answer(merged, at(0.0)).argmax() == 0
     assert answer(merged, at(9.0)).argmax() == 2
 

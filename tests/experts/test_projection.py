@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.experts.expert import evaluate, step
+from streamk.experts.expert import Observation, evaluate, step
 from streamk.experts.projection import Projection
 from streamk.losses import CODES
 
@@ -14,8 +14,8 @@ WIDTH, FIRST, COLUMNS, CLASSES = 192, 64, 64, 4
 @njit
 def teach(expert, phi, i, aim, known, weight):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
-    evaluate(expert, phi, i, outputs, 0)
-    step(expert, phi, i, outputs, 0, aim, known, weight, np.zeros(expert.coefficients.shape[1]))
+    evaluate(expert, 0, phi, i, outputs)
+    step(expert, 0, Observation(phi, i, outputs, aim, known, weight, np.zeros(expert.coefficients.shape[1])))
 
 
 def squared(f, y):

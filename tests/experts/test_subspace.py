@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.experts.expert import evaluate, step
+from streamk.experts.expert import Merge, Observation, evaluate, step
 from streamk.experts.subspace import Subspace
 from streamk.losses import CODES
 
@@ -16,8 +16,8 @@ M = 2**64 - 1
 @njit
 def teach(expert, phi, aim, known, weight, residual):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
-    evaluate(expert, phi, 0, outputs, 0)
-    step(expert, phi, 0, outputs, 0, aim, known, weight, residual)
+    evaluate(expert, 0, phi, 0, outputs)
+    step(expert, 0, Observation(phi, 0, outputs, aim, known, weight, residual))
 
 
 def expert(loss=NUMBER, outputs=1, rho=0.02, penalty=1.0, columns=None, width=WIDTH):
@@ -201,7 +201,7 @@ def test_merged_it_is_the_mean_and_looks_for_a_subspace():
     parts = [learned(expert(), *stream(600, seed)) for seed in (11, 12)]
     merged = expert()
     everything = [([0], type("Unit", (), {"scale": 1.0, "offset": 0.0}))] * 2
-    merged.merge_from(parts, [0.25, 0.75], everything)
+    merged.merge_from(parts, Merge([0.25, 0.75], everything))
     mean = 0.25 * parts[0].coefficients + 0.75 * parts[1].coefficients
     np.testing.assert_allclose(merged.coefficients, mean, rtol=1e-5, atol=1e-7)
     assert merged.schedule.tolist() == [0.0, 1400.0, 0.0]

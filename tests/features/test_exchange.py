@@ -8,6 +8,7 @@ from numba import njit
 
 import streamk
 from streamk.encoding.rows import CATEGORY
+from streamk.features.columns.plain import columns_of, in_use, tag_of
 from streamk.features.exchange import (
     FIELDS,
     POOL,
@@ -19,8 +20,8 @@ from streamk.features.exchange import (
     rarity,
     use_of,
 )
-from streamk.features.plain import columns_of, in_use
 from streamk.features.sections import Sections
+from tests.features.scratch import scratch_of
 
 COLOUR = CATEGORY - 3
 COLOUR_TAG = 2**64 + COLOUR
@@ -28,19 +29,20 @@ COLOUR_TAG = 2**64 + COLOUR
 
 @njit
 def put_into_pool(exchanges, inputs, found, slots, count, events, unit):
-    pool_event(exchanges, inputs, found, slots, count, 0, events, unit)
+    pool_event(exchanges, scratch_of(inputs, found, slots, count, unit), 0, events)
 
 
 @njit
 def exchanged(exchanges, inputs, found, slots, count, j, events, unit, changed, keys, changed_slots):
+    scratch = scratch_of(inputs, found, slots, count, unit[0])
     return exchange_field(
-        exchanges, inputs, found, slots, count, 0, j, events, unit, changed, keys, changed_slots
+        exchanges, scratch, 0, j, events, unit, scratch_of(changed, keys, changed_slots, 0, 1.0)
     )
 
 
 @njit
 def counted(exchanges, slot, key, squares, products, errors, weight, moved):
-    count_test(exchanges, slot, np.uint64(key), squares, products, errors, weight, moved)
+    count_test(exchanges, tag_of(slot, np.uint64(key)), squares, products, errors, weight, moved)
 
 
 @njit

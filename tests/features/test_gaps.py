@@ -9,10 +9,11 @@ from numba import njit
 import streamk
 from streamk.encoding.codec import Unit
 from streamk.encoding.rows import UNSCALED, missing
+from streamk.features.columns.plain import columns_of
 from streamk.features.cross_moments import MOST
-from streamk.features.plain import columns_of
 from streamk.features.relevance import follow_gaps, step_of
 from streamk.features.sections import Sections
+from tests.features.scratch import scratch_of
 
 KEY, OTHER = 6, 9
 EVENTS = st.lists(
@@ -22,7 +23,7 @@ EVENTS = st.lists(
 
 @njit
 def follow(sections, rows, inputs, found, unit):
-    follow_gaps(sections, rows, 0, inputs, found, 2, 0, unit)
+    follow_gaps(sections, rows, 0, scratch_of(inputs, found, rows[0], 2, unit), 0)
 
 
 @njit

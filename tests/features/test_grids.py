@@ -7,17 +7,27 @@ import pytest
 from numba import njit
 
 from streamk.encoding.rows import CATEGORY
-from streamk.features.grids import CELLS, GRIDS, fill_cells, importance_of, negative_logarithm
-from streamk.features.plain import columns_of, index_of
+from streamk.features.columns.cells import CELLS, GRIDS, importance_of, negative_logarithm
+from streamk.features.columns.family import fill
+from streamk.features.columns.plain import columns_of, index_of
 from streamk.features.sections import Sections
+from tests.features.scratch import scratch_of
 
 SCALES, SIZES, BLOCKS = (2.0, 1.0, 0.5, 0.25), (1, 2, 2, 3), 2
 KEYS = [11, 12, 13, 14, 15]
 
 
 @njit
-def fill(sections, inputs, found, of, count, unit, phi):
-    fill_cells(sections, inputs, found, of, count, 0, unit, phi)
+def fill_row(grids, sections, inputs, found, of, count, unit, phi):
+    fill(grids, sections, scratch_of(inputs, found, of, count, unit), 0, False, phi)
+
+
+GRID_FAMILY = [family.name for family in Sections(768, True).families].index("cells")
+
+
+def grids_of(sections):
+    """The grids that a handle refers to."""
+    return sections.families[GRID_FAMILY].referred
 
 
 def record(seed=1, sections=None):
@@ -36,8 +46,9 @@ def cells(sections, event, unit=0.5):
         of.append(key if category else 0)
         numbers.append(1.0 if category else value * unit)
     inputs = np.array([[numbers]], dtype=np.float32)
-    fill(sections, inputs, np.array([found], np.uint64), np.array([of], np.int32), len(event), unit, phi)
-    first = sections.grids.first
+    keys, slots, grids = np.array([found], np.uint64), np.array([of], np.int32), grids_of(sections)
+    fill_row(sections.families[GRID_FAMILY], sections, inputs, keys, slots, len(event), unit, phi)
+    first = grids.first
     found = phi[0, first : first + GRIDS]
     assert ((found >= 0) & (found < CELLS) & (found % 1.0 == 0.0)).all()
     return found.astype(int)
@@ -144,8 +155,8 @@ def test_units_do_not_matter():
 
 def test_without_binning_there_are_no_columns():
     sections = Sections(768, True, binning=False)
-    assert sections.columns_of_grids.start == sections.width == Sections(768, True).width - GRIDS
-    assert len(sections.record.grids.keys) == 0
+    assert sections.columns_of("cells").start == sections.width == Sections(768, True).width - GRIDS
+    assert len(grids_of(sections.record).keys) == 0
 
 
 def test_negative_logarithm():

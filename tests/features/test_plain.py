@@ -6,23 +6,25 @@ from numba import njit
 
 from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.rows import CATEGORY
-from streamk.features.plain import (
+from streamk.features.columns.plain import (
     LINEAR,
     PLAIN,
     columns_of,
     empty_columns,
-    fill_labels,
-    fill_plain,
     in_use,
     index_of,
 )
 from streamk.features.sections import Sections
+from streamk.learners.kernel_loop import fill_columns, recall_columns
+from tests.features.scratch import Scratch, scratch_of
 
 
 @njit
 def fill(sections, inputs, found, slots, count, learned, features, memory, phi):
-    fill_plain(sections, inputs, found, slots, count, 0, learned, features, phi)
-    fill_labels(sections, memory, 1, phi, 0)
+    scratch = scratch_of(inputs, found, slots, count, 1.0)
+    scratch = Scratch(scratch.inputs, scratch.keys, scratch.slots, scratch.counts, scratch.units, features)
+    fill_columns(sections, scratch, 0, learned, phi)
+    recall_columns(sections, memory, 1, phi, 0)
 
 
 def filled(keys, places, event, learned, slot=CATEGORY - 7):
@@ -37,7 +39,9 @@ def filled(keys, places, event, learned, slot=CATEGORY - 7):
         (6, 2 * PLAIN + 6, 1, 1),
         (7, 2 * PLAIN + 7, 3, 0),
     ]
-    record = Sections(768, True).record._replace(
+    made = Sections(768, True, binning=False).record
+    record = made._replace(
+        families=made.families[:3],
         amplitude=np.float32(3.0), columns=keys, places=places, width=width, starts=starts,
         parts=np.array(places_of), tags=TAGS,
     )  # fmt: skip

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 import streamk
-from streamk.features.quadratic import INPUTS, QUADRATIC, moved_products
+from streamk.features.columns.products import INPUTS, QUADRATIC, moved_products
 from streamk.learners.refitting import columns_of
 
 
@@ -13,7 +13,7 @@ def columns(learner, event):
     """Return the quadratic columns of an event."""
     rows = learner._codec.inputs.encode_checked(event, False)
     sections = learner._map.sections
-    return columns_of(learner, rows, np.zeros((1, 64), np.float32))[0, sections.columns_of_products]
+    return columns_of(learner, rows, np.zeros((1, 64), np.float32))[0, sections.columns_of("products")]
 
 
 def place(a, b):
@@ -90,7 +90,7 @@ def test_parts_with_inputs_in_another_order_are_merged():
     merged = streamk.merge(parts)
     number = merged._names.index("least squares, products of inputs")
     tests = [dict(zip("abcd", row, strict=True)) for row in rng.normal(size=(100, 4)).tolist()]
-    first = merged._map.sections.columns_of_products.start
+    first = merged._map.sections.columns_of("products").start
     said = []
     for event in tests:
         rows = merged._codec.inputs.encode_checked(event, False)

@@ -7,16 +7,17 @@ from numba import njit
 import streamk
 from streamk.encoding.codec import Unit
 from streamk.encoding.rows import CATEGORY
+from streamk.features.columns.plain import columns_of
 from streamk.features.cross_moments import MOST
 from streamk.features.exchange import FIELDS
-from streamk.features.plain import columns_of
 from streamk.features.relevance import LARGEST_FACTOR, transform_of, transform_row
 from streamk.features.sections import DIAGONAL, IDENTITY, WHOLE, Sections
+from tests.features.scratch import scratch_of
 
 
 @njit
 def transform(sections, inputs, found, slots, count):
-    transform_row(sections, inputs, found, slots, count, 0)
+    transform_row(sections, scratch_of(inputs, found, slots, count, 1.0), 0)
 
 
 ONES = np.ones(4)
@@ -219,7 +220,9 @@ def test_without_relevance_nothing_is_followed():
 def test_an_impossible_file_is_refused(name):
     sections = Sections(768, True)
     sections.keys = columns_of([5, 6])
-    arrays = {k: v.copy() for k, v in sections.arrays().items()} | {"map.grown": np.zeros(1, dtype=np.int64)}
+    arrays = {k: v.copy() for k, v in sections.state_dict().items()} | {
+        "map.grown": np.zeros(1, dtype=np.int64)
+    }
     arrays["map.gaps"] = np.zeros((3, 3))
     bad = {
         "map.gaps": np.nan,
@@ -261,7 +264,7 @@ def test_a_model_file_keeps_relevance_of_the_columns_in_use():
     assert ours.importance[:, :9].min() < 0.2
     for name in ("tags", "tests", "pool_keys", "pool_slots", "pool_values", "pool_counts"):
         np.testing.assert_array_equal(getattr(ours.exchanges, name), getattr(theirs.exchanges, name))
-    assert ours.arrays()["map.moments"].shape == (9, 9)
+    assert ours.state_dict()["map.moments"].shape == (9, 9)
     closed = learner.closed()
     assert closed.predict_many(xs[:20]) == learner.predict_many(xs[:20])
     without = streamk.KernelRegressor(features=768, binning=False, neighbours=False, seed=3)

@@ -130,7 +130,7 @@ def test_what_is_added_is_of_the_scale_and_the_inputs_of_its_block():
     parts = [sections.columns_of_part(part) for part in range(3)]
     assert [part.stop for part in parts] == [
         *(part.start for part in parts[1:]),
-        sections.columns_of_grids.start,
+        sections.columns_of("cells").start,
     ]
     taken = sorted(
         column
@@ -138,7 +138,7 @@ def test_what_is_added_is_of_the_scale_and_the_inputs_of_its_block():
         for column in range(first, first + size * there)
     )
     plain = {start + k for start in sections.record.starts.tolist() for k in range(parts[0].stop - 1024)}
-    assert sorted({*taken, *plain}) == list(range(sections.columns_of_grids.start))
+    assert sorted({*taken, *plain}) == list(range(sections.columns_of("cells").start))
     assert len(taken) == len(set(taken)) == 1536 + MORE
 
 

@@ -6,16 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
+from streamk.experts.expert import COEFFICIENTS
 from streamk.learners.parameter_history import ParameterHistory
 from tests.references import late_loop
 
 
+def declared(arrays):
+    """Return the arrays with a field."""
+    return [(COEFFICIENTS, array) for array in arrays]
+
+
 @given(st.integers(1, 40), st.integers(0, 200))
 def test_copies_are_as_old_as_the_delay_and_a_quarter(delay, events):
-    asked, live = ParameterHistory(delay), [np.zeros((1, 2), dtype=np.float32), np.zeros(3)]
+    asked, live = ParameterHistory(delay), declared([np.zeros((1, 2), dtype=np.float32), np.zeros(3)])
     asked.grow(live)
     for n in range(1, events + 1):
-        for array in live:
+        for _, array in live:
             array[:] = n
         asked.record(live, n)
         asked.record(live, n)  # asked for twice, taken once
@@ -28,20 +34,22 @@ def test_copies_are_as_old_as_the_delay_and_a_quarter(delay, events):
 
 def test_they_grow_and_begin():
     asked, live = ParameterHistory(2), [np.ones((1, 1, 3), dtype=np.float32), np.ones((2, 2))]
-    asked.grow(live)
-    asked.record(live, 1)
+    asked.grow(declared(live))
+    asked.record(declared(live), 1)
     wider = [np.ones((1, 2, 5), dtype=np.float32), live[1]]
-    asked.grow(wider)
+    asked.grow(declared(wider))
     assert asked.arrays[0].shape == (1, 2, 5)
     assert asked.arrays[0].sum() == 3.0
     assert asked.arrays[0].ctypes.data % 64 == 0
-    asked.begin(wider, 9)
+    asked.begin(declared(wider), 9)
     assert (asked.arrays[0] == 1.0).all()
-    asked.record([7 * array for array in wider], 9)  # as they were after nine events is known already
-    asked.record([7 * array for array in wider], 10)
-    asked.record([8 * array for array in wider], 11)
+    asked.record(
+        declared([7 * array for array in wider]), 9
+    )  # as they were after nine events is known already
+    asked.record(declared([7 * array for array in wider]), 10)
+    asked.record(declared([8 * array for array in wider]), 11)
     assert (asked.arrays[0] == 1.0).all()
-    asked.record([9 * array for array in wider], 12)
+    asked.record(declared([9 * array for array in wider]), 12)
     assert (asked.arrays[0] == 7.0).all()
 
 
@@ -100,7 +108,7 @@ def test_the_history_of_a_merged_learner_holds_its_present_parameters():
     for half, start in zip(halves, (0, 50), strict=True):
         half.learn_many(xs[start : start + 50], ys[start : start + 50])
     merged = streamk.merge(halves)
-    for asked, now in zip(merged._history.arrays, merged._live(), strict=True):
+    for asked, (_, now) in zip(merged._history.arrays, merged._live(), strict=True):
         np.testing.assert_array_equal(asked, now)
 
 

@@ -2,85 +2,82 @@
 
 The rule here is the perceptron's with a fixed step, ``A ← A + η r φ/F``, and the sum of its steps is state of
 its own. It obeys the laws of all learners: passes, files, copies, growth, merging, river's checks.
+
+A new family of columns is one file and one line of the registry; the one here counts the inputs of an event.
 """
 
+from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from numba.core.caching import NullCache
-from numba.extending import overload
 from river.checks import yield_checks
 
 import streamk
-from streamk.arrays import Array, Floats
-from streamk.compiling import INNER
-from streamk.experts.expert import ITERATE, Expert, Field, count_step, step
+from streamk.dispatch import implements
+from streamk.experts.expert import ITERATE, Expert, count_step, step
 from streamk.experts.linear_algebra import add_scaled
+from streamk.features import sections
+from streamk.features.columns import FAMILIES
+from streamk.features.columns.family import Family, fill
+from streamk.features.sections import COARSE, Sections
+from streamk.features.spans import clear
 from streamk.learners import loading, streaming
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.learners.streaming import StreamingLearner
 from streamk.losses import residuals
 from streamk.schedules import Growth
+from streamk.state import SUM, Field, Stateful
 from tests.laws.subjects import events
 from tests.laws.test_same_model import looped, prequential
 
-
-class Nudging(NamedTuple):
-    """The expert as compiled code sees it."""
-
-    first: int
-    features: int
-    coefficients: Floats
-    clock: Array
-    loss: int
-    gain: float
-    nudged: Array
+Nudging = namedtuple("Nudging", "first features coefficients clock loss gain nudged")
 
 
 class Nudge(Expert):
     """A step of fixed length along the residual."""
 
     rule = "nudge"
+    record_type = Nudging
 
-    def __init__(self, loss: int, gain: float) -> None:
-        super().__init__(loss)
+    def __init__(self, loss: int, gain: float, columns: slice | None = None) -> None:
+        super().__init__(loss, columns=columns)
         self.gain, self.nudged = gain, np.zeros(1)
 
-    @property
-    def record(self) -> Nudging:
-        return Nudging(
-            self.first, self.features, self.coefficients, self.clock, self.loss, self.gain, self.nudged
-        )
-
-    def fields(self) -> Iterator[Field]:
-        yield Field("nudged", "sum of steps is", 0.0, 1e300)
-
-    def merge_from(self, experts, shares, columns, counts=None):
-        super().merge_from(experts, shares, columns, counts)
-        self.nudged[:] = sum(expert.nudged for expert in experts)
+    def fields(self) -> Iterator[Field | Stateful]:
+        yield from super().fields()
+        yield Field("nudged", "sums of steps", 0.0, 1e300, merge=SUM)
 
 
-@overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
-    if expert.instance_class is not Nudging:
-        return None
+@implements(step, Nudging)
+def _step(expert, e, observation):
+    phi, i, outputs, aim, known, weight, residual = observation
+    residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+    columns = expert.coefficients.shape[2]
+    for k in range(known):
+        amount = np.float32(expert.gain * weight * residual[k] / expert.features)
+        add_scaled(expert.coefficients, k * columns, amount, phi, i * phi.shape[1] + expert.first, columns)
+        expert.nudged[0] += abs(residual[k])
+    count_step(expert.clock, expert.coefficients)
 
-    def nudge(expert, phi, i, outputs, e, aim, known, weight, residual):
-        residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
-        columns = expert.coefficients.shape[2]
-        for k in range(known):
-            amount = np.float32(expert.gain * weight * residual[k] / expert.features)
-            add_scaled(
-                expert.coefficients, k * columns, amount, phi, i * phi.shape[1] + expert.first, columns
-            )
-            expert.nudged[0] += abs(residual[k])
-        count_step(expert.clock, expert.coefficients)
 
-    return nudge
+Sizes = namedtuple("Sizes", "first")
+
+
+class SizeColumns(Family):
+    """The number of inputs, and columns that are 0."""
+
+    name, columns_if_used, record_type = "sizes", 64, Sizes
+
+
+@implements(fill, Sizes)
+def _fill(family, sections, scratch, i, learned, phi):
+    clear(phi, i * phi.shape[1] + family.first, 64)
+    phi[i, family.first] = scratch.counts[i]
 
 
 @dataclass(eq=False, repr=False)
@@ -122,10 +119,29 @@ class NudgedRegressor(_Nudged, Regressor):
     scale_target: bool = True
 
 
+@dataclass(eq=False, repr=False)
+class SizedRegressor(_Nudged, Regressor):
+    """A regressor by the rule that sees how many inputs an event has, and nothing else."""
+
+    kernel: str | tuple[str, ...] = ("laplacian", "gaussian")
+    scales: tuple[float, ...] = COARSE
+    features: int = 768
+    scale_target: bool = False
+
+    def __post_init__(self) -> None:
+        columns = self._make_sections().columns_of("sizes")
+        expert = Nudge(self._check(), self.regularization, columns)
+        self._begin([expert], Growth("fixed", 1000, self.features, self.features))
+
+    def _make_sections(self) -> Sections:
+        return Sections(768, False, binning=False)
+
+
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     """Register the learners, and keep a rule of a test out of the shared cache of compiled code."""
-    for cls in (NudgedClassifier, NudgedRegressor):
+    monkeypatch.setattr(sections, "FAMILIES", (*FAMILIES, SizeColumns))
+    for cls in (NudgedClassifier, NudgedRegressor, SizedRegressor):
         monkeypatch.setitem(loading._CLASSES, cls.__name__, cls)
     monkeypatch.setattr(streaming.compiled, "_cache", NullCache())
 
@@ -162,9 +178,14 @@ def test_passes_files_copies_and_growth(make):
 def test_a_file_with_impossible_state_is_refused(make, impossible):
     learner = make()
     looped(learner, events(20, classifies=learner._classifies))
-    learner._experts[0].nudged[:] = impossible
-    with pytest.raises(ValueError, match="sum of steps is impossible"):
-        streamk.loads(learner.to_bytes())
+    header, arrays = learner._to_parts()
+    arrays["expert0.nudged"] = np.full(1, impossible)
+    with pytest.raises(ValueError, match="sums of steps are impossible"):
+        type(learner)._from_parts(header, arrays)
+    learner._experts[0].nudged[:] = impossible  # what is written can be read
+    again = streamk.loads(learner.to_bytes())
+    assert again._experts[0].nudged[0] == {-1.0: 0.0, 1e301: 1e300}.get(impossible, 0.0)
+    assert again.to_bytes() == learner.to_bytes()
 
 
 def test_merging(make):
@@ -181,3 +202,19 @@ def test_merging(make):
 def test_checks_of_river(cls):
     for check in yield_checks(cls(seed=3)):
         check(cls(seed=3))
+
+
+def test_a_family_of_columns_is_used_saved_and_merged():
+    xs = [dict.fromkeys("abc"[: 1 + k % 3], float(k % 5)) for k in range(300)]
+    one, many = SizedRegressor(seed=3), SizedRegressor(seed=3)
+    for x in xs:
+        one.learn_one(x, len(x) / 10.0)
+    many.learn_many(xs, [len(x) / 10.0 for x in xs])
+    assert one.to_bytes() == many.to_bytes()
+    few, more = one.predict_one({"a": 1.0}), one.predict_one({"a": 1.0, "b": 1.0, "c": 1.0})
+    assert few < 0.2 < more
+    again = streamk.loads(one.to_bytes())
+    assert again.predict_many(xs[:9]) == one.predict_many(xs[:9])
+    merged = streamk.merge([one, many])
+    np.testing.assert_allclose(merged.predict_many(xs[:9]), one.predict_many(xs[:9]), rtol=1e-5)
+    assert merged._map.sections.columns_of("sizes") == slice(merged._map.columns - 64, merged._map.columns)

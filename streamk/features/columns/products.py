@@ -2,7 +2,8 @@
 
 Features of a smooth kernel learn a product of two inputs from hundreds of events, and least squares on these
 columns from dozens. With ``z`` the first twelve inputs by their plain columns
-(:mod:`streamk.features.plain`), and ``s`` one over the root of the number of present fields, these are::
+(:mod:`streamk.features.columns.plain`), and ``s`` one over the root of the number of present fields, these
+are::
 
     1        s z_a        s z_a z_b,  a ≤ b
 
@@ -11,18 +12,34 @@ A number is in deviations from its mean, an absent or missing one 0. A category 
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
-from numba import njit
 
 from streamk.arrays import Integers
-from streamk.compiling import CALLED
+from streamk.dispatch import implements
 from streamk.encoding.rows import CATEGORY
-from streamk.features.plain import column_of
+from streamk.features.columns.family import Family, fill
+from streamk.features.columns.plain import column_of
 from streamk.features.spans import clear
 
 INPUTS = 12
 _USED = (1 + INPUTS) * (2 + INPUTS) // 2
 QUADRATIC = -(-_USED // 32) * 32  # columns
+
+
+ProductRecord = namedtuple("ProductRecord", "first width")
+
+
+class ProductColumns(Family):
+    """Products of two inputs."""
+
+    name, columns_if_used = "products", QUADRATIC
+    record_type = ProductRecord
+
+    def moved(self, plain: Integers) -> Integers:
+        """Return the place of every column, −1 for none."""
+        return moved_products(plain)[: self.width]
 
 
 def moved_products(places: Integers) -> Integers:
@@ -46,20 +63,16 @@ def _place(a: int, b: int) -> int:
     return b * (b + 1) // 2 + a
 
 
-@njit(**CALLED)
-def fill_quadratic(sections, inputs, found, of, count, i, unit, phi):
-    """Fill the quadratic columns of row ``i`` of ``phi``, if the map has any.
-
-    ``unit`` is the factor by which numbers were multiplied in ``inputs``.
-    """
-    if sections is not None and sections.quadratic > 0:
-        values, column = np.zeros(1 + INPUTS), sections.quadratic
+@implements(fill, ProductRecord)
+def _fill(family, sections, scratch, i, learned, phi):
+    if family.width > 0:
+        values, column, unit = np.zeros(1 + INPUTS), family.first, scratch.units[i]
         values[0] = 1.0
-        for j in range(count):
-            c = column_of(sections.columns, sections.places, found[i, j], False)
+        for j in range(scratch.counts[i]):
+            c = column_of(sections.columns, sections.places, scratch.keys[i, j], False)
             if 0 < c <= INPUTS:
-                value = np.float64(inputs[0, i, j]) / unit
-                values[c] = value if of[i, j] <= CATEGORY else value - 1.0
+                value = np.float64(scratch.inputs[0, i, j]) / unit
+                values[c] = value if scratch.slots[i, j] <= CATEGORY else value - 1.0
         clear(phi, i * phi.shape[1] + column, QUADRATIC)
         phi[i, column] = np.float32(1.0)
         for b in range(1, 1 + INPUTS):

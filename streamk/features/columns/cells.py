@@ -30,8 +30,11 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Integers
-from streamk.compiling import CALLED, INNER, Compiled, both
+from streamk.compiling import INNER, Compiled, both
+from streamk.dispatch import implements
 from streamk.encoding.rows import CATEGORY
+from streamk.features.columns.family import Family, fill
+from streamk.features.columns.plain import column_of, tag_of
 from streamk.features.counter import block_keys, mix64, mix64_int, uniforms
 from streamk.features.lanes import (
     FLOAT,
@@ -48,7 +51,6 @@ from streamk.features.lanes import (
     times,
     vector,
 )
-from streamk.features.plain import column_of, tag_of
 
 GRIDS, CELLS = 256, 8192
 _SIZES = 1, 2, 2, 3  # fields of a grid; every size has each scale in turn
@@ -171,34 +173,46 @@ def _fill_cells(typing_context, start, places, inverse, offsets, numbers, codes,
 _fill: Compiled = _fill_cells
 
 
-@njit(**CALLED)
-def fill_cells(sections, inputs, found, of, count, i, unit, phi):
-    """Write the cells of row ``i``, as whole numbers, into their columns of ``phi``.
+class CellColumns(Family):
+    """Cells of random grids."""
 
-    ``unit`` is the factor by which numbers were multiplied in ``inputs``.
-    """
-    if sections is not None:
-        grids, fields = sections.grids, min(count, _WIDTH)
-        _sort_fields(grids, inputs, found, of, fields, i, unit)
-        _choose(sections, grids, fields)
-        row = i * phi.shape[1] + grids.first
-        _fill(grids.start, grids.places, grids.inverse, grids.offsets, grids.numbers, grids.codes, phi, row)
+    name, columns_if_used = "cells", GRIDS
+
+    def draw(self, seed: int, blocks: int) -> None:
+        """Draw the grids of a seed."""
+        self.grids = draw_grids(seed, self.width, self.first, blocks)
+
+    @property
+    def record(self) -> GridRecord:
+        """The grids, whose fields are chosen again."""
+        self.grids.known[:] = -1
+        return self.grids
+
+
+@implements(fill, GridRecord)
+def _fill_columns(grids, sections, scratch, i, learned, phi):
+    fields = min(scratch.counts[i], _WIDTH)
+    _sort_fields(grids, scratch, i, fields)
+    _choose(sections, grids, fields)
+    row = i * phi.shape[1] + grids.first
+    _fill(grids.start, grids.places, grids.inverse, grids.offsets, grids.numbers, grids.codes, phi, row)
 
 
 @njit(**INNER)
-def _sort_fields(grids, inputs, found, of, count, i, unit):
+def _sort_fields(grids, scratch, i, count):
     """Sort the fields of row ``i`` by tag: numbers have a value and categories a code."""
-    fields, numbers, codes = grids.fields, grids.numbers, grids.codes
+    fields, numbers, codes, unit = grids.fields, grids.numbers, grids.codes, scratch.units[i]
     for j in range(count):
-        category = of[i, j] <= CATEGORY
-        tag, place = tag_of(of[i, j], found[i, j]), np.int64(j)
+        key, slot = scratch.keys[i, j], scratch.slots[i, j]
+        category = slot <= CATEGORY
+        tag, place = tag_of(slot, key), np.int64(j)
         while place > 0 and fields[place - 1] > tag:
             fields[place], numbers[place] = fields[place - 1], numbers[place - 1]
             codes[place] = codes[place - 1]
             place -= 1
         fields[place] = tag
-        numbers[place] = 0.0 if category else np.float64(inputs[0, i, j]) / unit
-        codes[place] = found[i, j] if category else np.uint64(0)
+        numbers[place] = 0.0 if category else np.float64(scratch.inputs[0, i, j]) / unit
+        codes[place] = key if category else np.uint64(0)
     numbers[count], codes[count] = 0.0, np.uint64(0)  # in place of a field that a grid does not have
 
 

@@ -9,14 +9,19 @@ are multiplied by the root of half the features, so that their weight in ``φᵀ
 
 from __future__ import annotations
 
+from collections import namedtuple
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import Integers
 from streamk.compiling import CALLED, INNER
-from streamk.encoding.label_history import COLUMNS, recall
+from streamk.dispatch import implements
+from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.rows import CATEGORY
+from streamk.features.columns.family import Family, fill
 from streamk.features.spans import clear, copy
 
 LINEAR = 512
@@ -40,12 +45,17 @@ def in_use(keys: Keys) -> list[int]:
     return [int(key) for key in keys[1 : int(keys[_COUNT])]]
 
 
+def are_keys(keys: Sequence[int] | Keys) -> bool:
+    """Return whether these may be the keys of columns: distinct, and not 0."""
+    return len({*map(int, keys)} - {0}) == len(keys)
+
+
 def columns_of(keys: list[int], most: int = LINEAR) -> Keys:
     """Return the columns of distinct keys, at most so many with the constant; further keys have none.
 
     Raises a ValueError if keys are not distinct.
     """
-    if len(set(keys)) != len(keys) or 0 in keys:
+    if not are_keys(keys):
         raise ValueError("its plain columns are impossible")
     columns, kept = empty_columns(most), keys[: most - 1]
     columns[1 : 1 + len(kept)] = kept
@@ -93,49 +103,44 @@ def tag_of(slot, key):
     return np.uint64(np.int64(slot)) if slot <= CATEGORY else key
 
 
-@njit(**CALLED)
-def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):
-    """Fill row ``i`` of ``phi``: before each part of ``features``, a constant, inputs, and label columns."""
-    if sections is not None:
-        row, source = i * phi.shape[1], i * features.shape[1]
-        clear(phi, row, PLAIN)
-        phi[i, 0] = sections.amplitude
-        for j in range(count):
-            given = learned and has_room(sections.columns, of[i, j])
-            column = column_of(sections.columns, sections.places, found[i, j], given)
-            if column > 0:
-                phi[i, column] = sections.amplitude * inputs[0, i, j]
-                if learned:
-                    sections.tags[column] = tag_of(of[i, j], found[i, j])
-        for p in range(1, sections.starts.shape[0]):
-            copy(phi, row + sections.starts[p], phi, row, PLAIN)
-        for p in range(sections.parts.shape[0]):
-            first, column, there = sections.parts[p, 0], sections.parts[p, 1], sections.parts[p, 3] > 0
-            if there:
-                copy(phi, row + column, features, source + first, sections.parts[p, 2])
-            else:
-                clear(phi, row + column, sections.parts[p, 2])
+PlainRecord = namedtuple("PlainRecord", "first")
+
+
+class PlainColumns(Family):
+    """A constant and scaled inputs."""
+
+    name = "plain"
+    record_type = PlainRecord
+
+
+@implements(fill, PlainRecord)
+def _fill(family, sections, scratch, i, learned, phi):
+    row = i * phi.shape[1]
+    clear(phi, row, LINEAR)
+    phi[i, 0] = sections.amplitude
+    for j in range(scratch.counts[i]):
+        key, slot = scratch.keys[i, j], scratch.slots[i, j]
+        column = column_of(
+            sections.columns, sections.places, key, learned and has_room(sections.columns, slot)
+        )
+        if column > 0:
+            phi[i, column] = sections.amplitude * scratch.inputs[0, i, j]
+            if learned:
+                sections.tags[column] = tag_of(slot, key)
+    for p in range(1, sections.starts.shape[0]):
+        copy(phi, row + sections.starts[p], phi, row, LINEAR)
 
 
 @njit(**CALLED)
-def tag_columns(sections, found, of, count, i):
+def tag_columns(sections, scratch, i):
     """Tag the columns of the inputs of row ``i``; return whether learning it would assign no other."""
     known = True
     if sections is not None:
-        for j in range(count):
-            column = column_of(sections.columns, sections.places, found[i, j], False)
+        for j in range(scratch.counts[i]):
+            key, slot = scratch.keys[i, j], scratch.slots[i, j]
+            column = column_of(sections.columns, sections.places, key, False)
             if column > 0:
-                sections.tags[column] = tag_of(of[i, j], found[i, j])
-            elif has_room(sections.columns, of[i, j]):
+                sections.tags[column] = tag_of(slot, key)
+            elif has_room(sections.columns, slot):
                 known = False
     return known
-
-
-@njit(**INNER)
-def fill_labels(sections, memory, when, phi, i):
-    """Write the label history into row ``i`` of ``phi``."""
-    if sections is not None:
-        recall(memory, when, sections.amplitude, phi, i, LINEAR)
-        row = i * phi.shape[1] + LINEAR
-        for p in range(1, sections.starts.shape[0]):
-            copy(phi, row + sections.starts[p], phi, row, COLUMNS)
