@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import random
 import secrets
@@ -34,7 +35,7 @@ from rich.progress import track
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from connectors.daemon.run import freeze_loaded_objects, open_source_and_sinks, start_session
+from connectors.daemon.run import open_source_and_sinks, start_session
 from connectors.daemon.session import Session
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings.tables import Settings
@@ -99,7 +100,7 @@ def session(servers: str, producer: str | None = None) -> Iterator[Session]:
             running = start_session(settings, store, source, sinks, Telemetry())
             while not running.processed:
                 running.step()
-            freeze_loaded_objects()  # as the daemon does
+            gc.freeze()  # as the daemon does
             yield running
 
 

@@ -30,7 +30,7 @@ from river import feature_extraction
 from sklearn.kernel_approximation import RBFSampler
 
 import streamk
-from streamk.features.random_numbers import GROUP, fill_normals
+from streamk.vector.random_numbers import GROUP, fill_normals
 
 INPUTS = (8, 54, 256, 784, 3072)
 ROWS = (1, 32, 256, 4096)

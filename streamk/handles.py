@@ -41,7 +41,7 @@ from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
 from streamk.compiling import INNER, Compiled
-from streamk.features.lanes import INDEX, Builder, Value, index
+from streamk.vector.lanes import INDEX, Builder, Value, index
 
 
 class UnownedArray(types.Array):

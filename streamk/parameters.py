@@ -12,8 +12,8 @@ from streamk.arrays import Json
 from streamk.combining.intervals import HIGHEST
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.targets import number
-from streamk.features.lanes import LANES
-from streamk.features.random_numbers import GROUP
+from streamk.vector.lanes import LANES
+from streamk.vector.random_numbers import GROUP
 from streamk.features.sketch import sketch_size
 from streamk.features.spectra import CAUCHY, family, mixable
 from streamk.kernels import Kernel, Polynomial

@@ -7,7 +7,7 @@ from collections import namedtuple
 from numba import njit
 
 from streamk.combining.combiner import adapt, combine, softmax
-from streamk.combining.newton import add_products, fade, newton_steps
+from streamk.vector.newton import add_products, fade, newton_steps
 from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import INNER
 from streamk.dispatch import implements

@@ -10,7 +10,7 @@ from numba import njit
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import STEEPEST, follow, scale_at, spread_at
 from streamk.combining.level_shift import is_shifted, last_target, watch
-from streamk.combining.newton import add_products, fade, newton_steps
+from streamk.vector.newton import add_products, fade, newton_steps
 from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.dispatch import implements

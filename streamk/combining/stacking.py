@@ -51,7 +51,7 @@ from streamk.arrays import AnyArray, Array
 from streamk.combining.combiner import Combiner
 from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
-from streamk.combining.newton import SETS, by_set, scratch_of, side_by_side
+from streamk.vector.newton import SETS, by_set, scratch_of, side_by_side
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY

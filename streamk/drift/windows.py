@@ -19,7 +19,7 @@ from numba import njit
 
 from streamk.arrays import Floats
 from streamk.compiling import ENTRY, both
-from streamk.experts.linear_algebra import add_scaled, inner_product
+from streamk.vector.linear_algebra import add_scaled, inner_product
 from streamk.features.counter import mix64
 
 BLOCK = 8

@@ -21,7 +21,7 @@ class EventChunk:
 
     Examples
     --------
-    >>> chunk = Chunk([{"a": 1.0}, {"a": 2.0}])
+    >>> chunk = EventChunk([{"a": 1.0}, {"a": 2.0}])
     >>> chunk[1:].events, len(chunk)
     ([{'a': 2.0}], 2)
     """

@@ -41,7 +41,7 @@ from streamk.experts.expert import (
     evaluate,
     step,
 )
-from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.columns.cells import CELLS
 from streamk.losses import residuals
 from streamk.state import Field, Stateful

@@ -3,7 +3,7 @@
 After events ``i = 1 … n`` the coefficients minimise ``Σ_i λ^(n−i) w_i (y_i − φ_iᵀα)² + penalty ‖α‖²``. With
 ``λ < 1`` old events fade, and the variance of a coefficient whose column no longer occurs would grow until a
 single event could change it arbitrarily. So the variances ``D`` of ``P = U D Uᵀ``
-(:mod:`streamk.experts.factor`) never exceed those before the first event.
+(:mod:`streamk.vector.factor`) never exceed those before the first event.
 
 Without forgetting, new events hardly change coefficients after many events. An expert with ``watch`` restarts
 when its error has risen (:mod:`streamk.experts.change`): coefficients stay, and the information about them is
@@ -40,7 +40,8 @@ from scipy.linalg import cho_factor, cho_solve
 from streamk.arrays import AnyArray, Array, Floats, Integers, padded
 from streamk.compiling import INNER, Compiled
 from streamk.dispatch import implements
-from streamk.experts import change, factor
+from streamk.experts import change
+from streamk.vector import factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
@@ -49,8 +50,8 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
-from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
-from streamk.features.lanes import (
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
+from streamk.vector.lanes import (
     DOUBLE,
     INDEX,
     LANES,

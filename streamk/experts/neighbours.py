@@ -37,8 +37,8 @@ from streamk.experts.expert import (
     keep,
     step,
 )
-from streamk.experts.linear_algebra import add_distances
-from streamk.features.lanes import LANES, aligned, below, first_set
+from streamk.vector.linear_algebra import add_distances
+from streamk.vector.lanes import LANES, aligned, below, first_set
 from streamk.state import FINITE, LARGEST_COUNT, Field, Live
 
 WINDOW, COLUMNS = 512, 128  # events, and plain columns including the constant

@@ -6,7 +6,7 @@ After events ``i = 1 … n`` of weights ``w_i``, the coefficients ``α`` of the 
 
 where ``r_i`` is the residual that the other blocks leave of event ``i``, and ``α₀`` the initial ones
 (matching pursuit by whole blocks; Andrecut 2016, §3.3). With ``P = (Σ w φφᵀ + ridge F I)⁻¹`` an event moves
-``α`` by ``Pφ r/(1/w + φᵀPφ)`` (:mod:`streamk.experts.factor`); a block of events moves it by ``P ΦᵀW r``,
+``α`` by ``Pφ r/(1/w + φᵀPφ)`` (:mod:`streamk.vector.factor`); a block of events moves it by ``P ΦᵀW r``,
 from the sum itself. All of it is float64, the coefficients too: after millions of events a step is smaller
 than half the last bit of a float32. If the others are ``projected``, they learn the residual that the open
 block left (:mod:`streamk.experts.projection`).
@@ -27,7 +27,7 @@ from scipy.linalg import cho_factor, cho_solve
 from streamk.arrays import Array, Arrays, Floats
 from streamk.compiling import INNER
 from streamk.dispatch import implements
-from streamk.experts import factor
+from streamk.vector import factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
@@ -37,9 +37,9 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
-from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
 from streamk.experts.projection import multipliers, project_around, project_block, residuals_of, ridges
-from streamk.features.lanes import LANES
+from streamk.vector.lanes import LANES
 from streamk.features.products import add_gram, tiles_of
 from streamk.losses import residuals
 from streamk.schedules import regularization_at

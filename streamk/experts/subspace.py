@@ -31,11 +31,11 @@ from numba import njit
 from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import ENTRY, INNER, fma
 from streamk.dispatch import implements
-from streamk.experts import factor
+from streamk.vector import factor
 from streamk.experts.expert import EVENTS, ITERATE, Expert, Merge, count_step, step
-from streamk.experts.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product, inner_products
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product, inner_products
 from streamk.features.counter import mix64
-from streamk.features.lanes import aligned
+from streamk.vector.lanes import aligned
 from streamk.losses import residuals
 from streamk.state import LARGEST_COUNT, Field, Stateful
 

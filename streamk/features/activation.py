@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamk.compiling import both
-from streamk.features.lanes import LANES
-from streamk.features.tiles import cosines
+from streamk.vector.lanes import LANES
+from streamk.vector.tiles import cosines
 
 COSINE, STEP, RAMP, SQUARED_RAMP = 0, 1, 2, 3
 AMPLITUDE = np.float32(np.sqrt(2.0))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from streamk.encoding.rows import ABSENT, MOST_SLOTS, Rows
 from streamk.features.frequencies import CACHE_BYTES
-from streamk.features.lanes import LANES
+from streamk.vector.lanes import LANES
 from streamk.features.segments import slots_of_first
 
 STRUCTURED, KEYED = "structured", "keyed"

@@ -19,8 +19,8 @@ from numba import njit
 
 from streamk.arrays import Integers
 from streamk.compiling import INNER, both
-from streamk.features.lanes import HERE, LANES
-from streamk.features.sweeps import opening, plain, turning
+from streamk.vector.lanes import HERE, LANES
+from streamk.vector.sweeps import opening, plain, turning
 
 MOST_BITS = 16
 

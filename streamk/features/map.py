@@ -21,8 +21,8 @@ from streamk.features import spectra
 from streamk.features.activation import COSINE
 from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
-from streamk.features.lanes import LANES, aligned
-from streamk.features.random_numbers import GROUP
+from streamk.vector.lanes import LANES, aligned
+from streamk.vector.random_numbers import GROUP
 from streamk.features.sections import SectionRecord, Sections
 from streamk.features.segments import Segments, Structured
 from streamk.features.sketch import Sketch, sketch_of
@@ -82,7 +82,7 @@ class MapRecord(NamedTuple):
     """A feature map for compiled code.
 
     ``block_keys`` and ``families`` of every block; ``runs`` ``(·, 3)``, see
-    :func:`streamk.features.keyed.fill_angles`; ``waves``: phases, radii, radii of segments; the activation
+    :func:`streamk.vector.angles.fill_angles`; ``waves``: phases, radii, radii of segments; the activation
     ``kind``; the number of features; ``sections``, None without sections; and the frequency cache:
     ``table``, ``counts``, ``frequencies``.
     """

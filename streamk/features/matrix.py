@@ -16,8 +16,8 @@ from streamk.encoding.rows import ABSENT, UNSCALED, Rows, slices
 from streamk.encoding.scaling import scale_of, scale_rows
 from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import CACHE_BYTES
-from streamk.features.keyed import ROWS, fill_angles, fill_panel_angles, pack
-from streamk.features.lanes import LANES
+from streamk.vector.angles import ROWS, fill_angles, fill_panel_angles, pack
+from streamk.vector.lanes import LANES
 from streamk.features.map import BLOCK, FeatureMap
 from streamk.features.segments import Structured
 from streamk.features.sources import featurize, room_for_row, rows_at_once

@@ -14,7 +14,7 @@ Slots are in *segments*. The first has as many slots as the first event has numb
 two. When there are more names, another segment as large as all before is added, with its own signs. Existing
 slots keep their frequencies, so the features of earlier events do not change.
 
-Categories have no slots: their frequencies are keyed (:mod:`streamk.features.keyed`) and added to the angles.
+Categories have no slots: their frequencies are keyed (:mod:`streamk.vector.angles`) and added to the angles.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from numpy.polynomial.chebyshev import chebfit, chebpts1, chebval
 from streamk.arrays import Array, Floats, Integers
 from streamk.features.counter import fill_bits, mix64_int, uniforms
 from streamk.features.hadamard import groups_of
-from streamk.features.lanes import LANES, aligned
+from streamk.vector.lanes import LANES, aligned
 
 LEAST_SLOTS = 64
 FIRST, ROW_SIGNS, LANE_SIGNS, GROUPS = 0, 1, 2, 3

@@ -11,9 +11,9 @@ from numba import njit, prange
 
 from streamk.compiling import ENTRY, INNER, both
 from streamk.features.hadamard import address, gap_of, tile_size, transform
-from streamk.features.lanes import LANES, empty_aligned
+from streamk.vector.lanes import LANES, empty_aligned
 from streamk.features.segments import FIRST, GROUPS, LANE_SIGNS, MOST_GROUPS, RADII, ROW_SIGNS
-from streamk.features.tiles import Finish, Target, emit_angles, emit_cosines, gather
+from streamk.vector.tiles import Finish, Target, emit_angles, emit_cosines, gather
 
 
 @njit(**INNER)
@@ -44,7 +44,7 @@ def project_tile(source, s, inputs, tile, finish, target):
     inputs, tile
         The rows as a tile, and a scratch tile.
     finish, target
-        Conversion of projections to features, and their destination (:mod:`streamk.features.tiles`).
+        Conversion of projections to features, and their destination (:mod:`streamk.vector.tiles`).
     """
     groups, copies = groups_in(source, s), source.copies
     n, gap = np.int64(1) << groups.sum(), gap_of(groups)
@@ -96,7 +96,7 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
         Nonzero inputs, first in their row ``(n, w)``, their keys, and their number. A key up to the number of
         slots is a slot, counted from 1; others are ignored.
     begin, waves, amplitude
-        See :class:`streamk.features.tiles.Finish`.
+        See :class:`streamk.vector.tiles.Finish`.
     phi
         ``(≥ n, features)`` float32.
 

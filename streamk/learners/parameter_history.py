@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamk.arrays import AnyArray, Arrays, padded
-from streamk.features.lanes import aligned
+from streamk.vector.lanes import aligned
 from streamk.state import Field, Live
 
 _PARTS = 4

@@ -44,7 +44,7 @@ from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.activation import AMPLITUDE
 from streamk.features.columns.plain import LINEAR
-from streamk.features.lanes import aligned
+from streamk.vector.lanes import aligned
 from streamk.features.relevance import BLOCKS, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from streamk.arrays import Array, Floats, Places
 from streamk.combining.combiner import Combiner
 from streamk.features.columns.plain import Keys
-from streamk.features.lanes import LANES, aligned
+from streamk.vector.lanes import LANES, aligned
 from streamk.features.map import FeatureMap
 from streamk.features.relevance import BLOCKS
 from streamk.handles import Handle, make_handle

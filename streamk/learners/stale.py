@@ -30,7 +30,7 @@ from streamk.combining.stacking import Stacking
 from streamk.combining.weighing import STALE_PENALTY
 from streamk.compiling import INNER
 from streamk.features.counter import mix64
-from streamk.features.lanes import aligned
+from streamk.vector.lanes import aligned
 from streamk.state import Field, Live
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import hadamard
 
 from streamk.features.hadamard import MOST_BITS, address, gap_of, groups_of, tile_size, transform
-from streamk.features.lanes import LANES
+from streamk.vector.lanes import LANES
 
 
 def walsh(x):

@@ -7,7 +7,7 @@ import pytest
 
 from streamk.encoding.rows import Rows
 from streamk.features.activation import AMPLITUDE
-from streamk.features.keyed import fill_angles
+from streamk.vector.angles import fill_angles
 from streamk.features.map import FeatureMap, exponents_of, largest_unscaled
 from streamk.features.matrix import fill
 from streamk.kernels import kernel

@@ -7,7 +7,7 @@ from scipy.linalg import hadamard
 
 from streamk.encoding.rows import Rows
 from streamk.features.counter import fill_bits, mix64_int
-from streamk.features.lanes import aligned
+from streamk.vector.lanes import aligned
 from streamk.features.map import FeatureMap
 from streamk.features.matrix import fill
 from streamk.features.segments import Segments, chi, slots_of_first

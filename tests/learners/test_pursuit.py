@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.experts import factor
+from streamk.vector import factor
 from tests.references import Scale
 
 from .test_kaczmarz import NAMES, features, stream

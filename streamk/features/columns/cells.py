@@ -36,7 +36,7 @@ from streamk.encoding.rows import CATEGORY
 from streamk.features.columns.family import Family, fill
 from streamk.features.columns.plain import column_of, tag_of
 from streamk.features.counter import block_keys, mix64, mix64_int, uniforms
-from streamk.features.lanes import (
+from streamk.vector.lanes import (
     FLOAT,
     INDEX,
     Value,

@@ -129,7 +129,7 @@ def test_settings_that_all_fail_are_named(log, monkeypatch, capsys, events):
 
         return replay_log(*given, watch=watched, **options)
 
-    monkeypatch.setattr(tune, "replay", failing)
+    monkeypatch.setattr(tune, "replay_log", failing)
     with pytest.raises(typer.Exit) as ended:
         tune.tune_command(
             files=[str(log)], target="y", learner="kaczmarz", grid=["features=16|32"], limit=events

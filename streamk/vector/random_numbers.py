@@ -29,7 +29,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from streamk.compiling import Compiled
-from streamk.features.lanes import (
+from streamk.vector.lanes import (
     LANES,
     Builder,
     Value,

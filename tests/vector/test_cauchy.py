@@ -5,7 +5,7 @@ from numba import njit
 from scipy import stats
 
 from streamk.features.counter import fill_bits
-from streamk.features.random_numbers import fill_cauchy
+from streamk.vector.random_numbers import fill_cauchy
 
 KEY = np.uint64(0x0123456789ABCDEF)
 KEYS = np.arange(20_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

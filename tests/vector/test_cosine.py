@@ -2,7 +2,7 @@ import numpy as np
 from numba import njit
 
 from streamk.features.activation import COSINE, activate
-from streamk.features.tiles import cosines as in_place
+from streamk.vector.tiles import cosines as in_place
 
 
 @njit

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from streamk.arrays import Array
 from streamk.compiling import INNER, Compiled
-from streamk.features.lanes import (
+from streamk.vector.lanes import (
     DOUBLE,
     Builder,
     Value,

@@ -6,8 +6,8 @@ from numba.extending import intrinsic
 from scipy import stats
 
 from streamk.features.counter import fill_bits
-from streamk.features.lanes import LANES, at, data, load, store
-from streamk.features.random_numbers import GROUP, fill_normals, log_unit
+from streamk.vector.lanes import LANES, at, data, load, store
+from streamk.vector.random_numbers import GROUP, fill_normals, log_unit
 
 KEY = np.uint64(0x0123456789ABCDEF)
 

@@ -11,7 +11,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from streamk.compiling import Compiled
-from streamk.features.lanes import DOUBLE, FLOAT, LANES, at, data, index, load, spread, store, times, vector
+from streamk.vector.lanes import DOUBLE, FLOAT, LANES, at, data, index, load, spread, store, times, vector
 
 _BYTES = 4  # of a float32 number
 _WHOLE = 4  # vectors of a row of relevance

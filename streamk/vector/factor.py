@@ -29,7 +29,7 @@ from numpy.typing import DTypeLike
 
 from streamk.arrays import AnyArray, Array
 from streamk.compiling import INNER, Compiled, both
-from streamk.features.lanes import (
+from streamk.vector.lanes import (
     DOUBLE,
     FLOAT,
     HERE,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numba import njit
 from numba.core.errors import TypingError
 
-from streamk.experts.linear_algebra import add_distances, add_scaled, inner_product, inner_products
+from streamk.vector.linear_algebra import add_distances, add_scaled, inner_product, inner_products
 
 
 @njit

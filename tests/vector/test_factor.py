@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba import njit
 from numba.extending import intrinsic
 
-from streamk.experts import factor
-from streamk.features.lanes import LANES
+from streamk.vector import factor
+from streamk.vector.lanes import LANES
 
 SIZES = [*range(1, 71), 269, 653]
 

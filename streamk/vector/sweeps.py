@@ -1,7 +1,7 @@
 """Sweeps of a fast transform: some levels of additions on some vectors of a tile, as instructions.
 
 A sweep processes ``size`` levels of ``2^size`` vectors of sixteen lanes. The numbers per instruction, and the
-levels between reading and writing a vector, depend on the machine (:mod:`streamk.features.lanes`); every
+levels between reading and writing a vector, depend on the machine (:mod:`streamk.vector.lanes`); every
 number is the same sum in the same order on every machine.
 """
 
@@ -15,7 +15,7 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from streamk.compiling import Compiled
-from streamk.features.lanes import (
+from streamk.vector.lanes import (
     LANES,
     Builder,
     Registers,

@@ -25,7 +25,7 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from streamk.compiling import Compiled, both
-from streamk.features.lanes import (
+from streamk.vector.lanes import (
     HERE,
     NARROW,
     Builder,

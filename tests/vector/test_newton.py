@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.combining.newton import (
+from streamk.vector.newton import (
     SETS,
     add_products,
     by_set,

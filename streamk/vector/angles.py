@@ -23,8 +23,8 @@ from numba.extending import intrinsic
 
 from streamk.arrays import Floats
 from streamk.compiling import ENTRY, Compiled, both
-from streamk.features.lanes import INDEX, LANES, Builder, Value, Values, at, fma, index, load, spread, store
-from streamk.features.random_numbers import GROUP
+from streamk.vector.lanes import INDEX, LANES, Builder, Value, Values, at, fma, index, load, spread, store
+from streamk.vector.random_numbers import GROUP
 
 PHASES = 0
 

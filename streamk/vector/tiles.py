@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from streamk.compiling import Compiled
-from streamk.features.lanes import (
+from streamk.vector.lanes import (
     FLOAT,
     HERE,
     LANES,

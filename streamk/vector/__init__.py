@@ -1,0 +1,1 @@
+"""Operations written for vectors, each a named function; all else is plain compiled loops."""
