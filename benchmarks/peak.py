@@ -11,8 +11,8 @@ from numba import get_num_threads, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streamk.vector.lanes import HERE, LANES, at, data, index, load, store
 from streamk.threads import on_threads
+from streamk.vector.lanes import HERE, LANES, at, data, index, load, store
 
 _CHAINS = 12  # independent sums, so that no addition waits for the previous one; sixteen registers are enough
 _ROUNDS = 2_000_000

@@ -12,13 +12,13 @@ from streamk.arrays import Json
 from streamk.combining.intervals import HIGHEST
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.targets import number
-from streamk.vector.lanes import LANES
-from streamk.vector.random_numbers import GROUP
 from streamk.features.sketch import sketch_size
 from streamk.features.spectra import CAUCHY, family, mixable
 from streamk.kernels import Kernel, Polynomial
 from streamk.kernels import kernel as kernel_named
 from streamk.schedules import GROWTHS
+from streamk.vector.lanes import LANES
+from streamk.vector.random_numbers import GROUP
 
 CHOICES = (*DIRECTIONS, AUTO)
 

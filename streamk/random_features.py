@@ -16,7 +16,7 @@ from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import MOST_SLOTS, Rows, slices
+from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
 from streamk.features.choice import STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.matrix import empty, fill, fill_here, project
@@ -121,12 +121,12 @@ class RandomFeatures(Pickled, base.MiniBatchTransformer):
         e.cover(slots)
         return e
 
-    def _settle(self, rows: Rows) -> None:
+    def _settle(self, rows: EncodedRows) -> None:
         """Choose automatic directions by the first row, if they are not chosen yet."""
         if not self._inputs.settled:
             self._inputs.settle(choose_for(rows, False, self.features, len(self.scales), block_size=1))
 
-    def _encode(self, x: Event, learning: bool) -> Rows:
+    def _encode(self, x: Event, learning: bool) -> EncodedRows:
         if not self._inputs.settled:
             self._settle(self._inputs.encode_checked(x, False))
         return self._inputs.encode_checked(x, learning)
@@ -145,7 +145,7 @@ class RandomFeatures(Pickled, base.MiniBatchTransformer):
             and X.dtype in (np.float32, np.float64)
         )
 
-    def _learned(self, rows: Rows) -> None:
+    def _learned(self, rows: EncodedRows) -> None:
         if self._slots is None:
             self._slots = rows.most_slots()
 

@@ -26,8 +26,8 @@ ORDER = [  # a level imports itself and those before it, none after it
         "streamk.schedules",
         "streamk.state",
         "streamk.threads",
-        "streamk.encoding",
     },
+    {"streamk.encoding", "streamk.vector"},
     {"streamk.dispatch", "streamk.features", "streamk.handles"},
     {
         "streamk.parameters",
@@ -204,6 +204,29 @@ def test_only_compiled_functions_lack_annotations(path):
     for node in functions:
         if lacks_annotations(node, parents[node]):
             assert is_compiled(node), f"{node.name} lacks annotations"
+
+
+MACHINERY = {"streamk/compiling.py", "streamk/handles.py"}  # beside streamk/vector
+
+
+@over_files
+def test_vector_code_stands_in_one_package(path):
+    place = str(path.relative_to(ROOT))
+    if not place.startswith("streamk/vector/") and place not in MACHINERY:
+        assert "@intrinsic" not in path.read_text()
+
+
+TWICE = {"KernelClassifier", "KernelRegressor"}  # the estimators of streamk.sklearn have the learners' names
+
+
+def test_no_class_name_stands_twice():
+    names = Counter(
+        node.name
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} == TWICE
 
 
 def code_lines(path):

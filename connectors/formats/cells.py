@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from streamk.compiling import ENTRY, INNER
+from streamk.vector.lanes import as_double
 
 FLOAT, MISSING, TEXT = range(3)  # what a cell is
 _LEAST, _MOST = -27, 55  # powers of ten between which a product that is cut off decides
@@ -40,16 +39,6 @@ def _power(q: int) -> tuple[int, int]:
 
 _TENS = np.array([10.0**q for q in range(23)])
 _POWERS = np.array([_power(q) for q in range(_LEAST, _MOST + 1)], dtype=np.uint64)
-
-
-@intrinsic
-def _as_double(typing_context, bits):
-    """Return the double that has these bits."""
-
-    def build(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
-
-    return types.float64(types.uint64), build
 
 
 @njit(**INNER)
@@ -98,7 +87,7 @@ def nearest(whole, q):
         bits = np.uint64(1 << 52)
         exponent += 1
     bits &= np.uint64((1 << 52) - 1)
-    return True, _as_double(bits | (np.uint64(exponent) << np.uint64(52)))
+    return True, as_double(bits | (np.uint64(exponent) << np.uint64(52)))
 
 
 @njit(**INNER)

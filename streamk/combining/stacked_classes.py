@@ -7,11 +7,11 @@ from collections import namedtuple
 from numba import njit
 
 from streamk.combining.combiner import adapt, combine, softmax
-from streamk.vector.newton import add_products, fade, newton_steps
 from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import INNER
 from streamk.dispatch import implements
 from streamk.encoding.codec import KNOWN
+from streamk.vector.newton import add_products, fade, newton_steps
 
 CLIP = 4.0  # of outputs
 _STEEP = 4.0  # by which outputs are multiplied before they are saturated

@@ -10,13 +10,13 @@ from numba import njit
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import STEEPEST, follow, scale_at, spread_at
 from streamk.combining.level_shift import is_shifted, last_target, watch
-from streamk.vector.newton import add_products, fade, newton_steps
 from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.dispatch import implements
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import WIDE_CLIP
+from streamk.vector.newton import add_products, fade, newton_steps
 
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5

@@ -51,12 +51,12 @@ from streamk.arrays import AnyArray, Array
 from streamk.combining.combiner import Combiner
 from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
-from streamk.vector.newton import SETS, by_set, scratch_of, side_by_side
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY
 from streamk.handles import Handle, make_handle
 from streamk.state import MEAN, Field, Stateful
+from streamk.vector.newton import SETS, by_set, scratch_of, side_by_side
 
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS

@@ -17,7 +17,7 @@ from streamk.compiling import ENTRY
 from streamk.drift.thresholds import thresholds
 from streamk.encoding.fields import Event, kind_of_value, named
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import COUNT, FIXED, HELD, MEAN, SQUARES, observe, scale_rows, spread
 from streamk.features.activation import AMPLITUDE
 from streamk.features.counter import mix64_int, uniforms
@@ -54,7 +54,7 @@ class Reference:
         )
         self.mean: Floats = self.features(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
 
-    def _bandwidth(self, rows: Rows) -> float:
+    def _bandwidth(self, rows: EncodedRows) -> float:
         """Return the median distance of events, or the mean if most are equal."""
         scaled, found, counts = scale_rows(rows, self.inputs.statistics, (0.0,))
         pairs = np.empty((len(_PARTS), len(counts)))
@@ -62,7 +62,7 @@ class Reference:
             _distances(scaled[0], found, counts, len(counts) // part, pairs[k])
         return float(np.median(pairs)) or float(pairs.mean()) or 1.0
 
-    def features(self, rows: Rows) -> Floats:
+    def features(self, rows: EncodedRows) -> Floats:
         """Return the features of encoded rows, ``(n, F)``."""
         phi = np.empty((len(rows.values), self.map.width), dtype=np.float32)
         fill_here(self.map, rows, self.inputs.statistics, AMPLITUDE, phi)
@@ -78,7 +78,7 @@ class Reference:
         pool = np.concatenate([known, unseen.astype(np.float32)[None]])
         return thresholds(pool, len(self.events), window, blocks, seed)
 
-    def encode(self, x: Event) -> Rows:
+    def encode(self, x: Event) -> EncodedRows:
         """Return an encoded row, valid until the next call; a ValueError names an invalid value."""
         inputs = self.inputs
         rows = checked(inputs, x, False)
@@ -91,7 +91,7 @@ class Reference:
         return rows
 
 
-def checked(inputs: Inputs, x: Event, learning: bool) -> Rows:
+def checked(inputs: Inputs, x: Event, learning: bool) -> EncodedRows:
     """Return an encoded row, or raise a ValueError that names an invalid value."""
     return inputs.encode_checked(x, learning)
 

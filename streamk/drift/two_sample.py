@@ -17,7 +17,7 @@ from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
 from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event, kind_of, named
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import Rows, stack
+from streamk.encoding.rows import EncodedRows, stack
 from streamk.features.counter import MASK64, mix64_int
 from streamk.parameters import check_detector
 
@@ -123,7 +123,7 @@ class KernelTwoSample(Pickled, base.DriftDetector):
         self._inputs = inputs
         self._events: list[Event] = []
         self._reference: Reference | None = None
-        self._block: list[Rows] = []
+        self._block: list[EncodedRows] = []
         self._recent: deque[Event] = deque(maxlen=self.window)
 
     def _reset(self) -> None:
@@ -170,7 +170,7 @@ class KernelTwoSample(Pickled, base.DriftDetector):
         self._distances = np.zeros(levels, dtype=np.float32)
         self._blocks = 0
 
-    def _compare(self, reference: Reference, rows: Rows) -> None:
+    def _compare(self, reference: Reference, rows: EncodedRows) -> None:
         """Compare the windows that end with these rows, a block, with the reference."""
         self._windows[-1] = reference.features(rows).sum(axis=0)
         distances(self._windows, self._blocks, self._mean, self.reference, self._distances)

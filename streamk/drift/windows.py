@@ -19,8 +19,8 @@ from numba import njit
 
 from streamk.arrays import Floats
 from streamk.compiling import ENTRY, both
-from streamk.vector.linear_algebra import add_scaled, inner_product
 from streamk.features.counter import mix64
+from streamk.vector.linear_algebra import add_scaled, inner_product
 
 BLOCK = 8
 

@@ -20,7 +20,7 @@ from streamk.encoding import names
 from streamk.encoding.fields import Event, check_events, number_names
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rare_names import NamesFullError
-from streamk.encoding.rows import RowError, Rows, empty_rows, first_bad
+from streamk.encoding.rows import EncodedRows, RowError, empty_rows, first_bad
 
 Mask = NDArray[np.bool_]
 
@@ -55,7 +55,7 @@ class Batch(Protocol):
         """Return the names of the numbers that a row has."""
         ...
 
-    def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
+    def rows(self, inputs: Inputs, start: int, stop: int) -> EncodedRows:
         """Return the encoded rows ``start … stop − 1``."""
         ...
 
@@ -102,7 +102,7 @@ class EventBatch:
         """Return the names of the numbers that a row has."""
         return number_names(self._events[row])
 
-    def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
+    def rows(self, inputs: Inputs, start: int, stop: int) -> EncodedRows:
         """Return the encoded rows ``start … stop − 1``."""
         return self._encoded.select(slice(start, stop))
 

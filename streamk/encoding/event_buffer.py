@@ -8,33 +8,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Arrays
-from streamk.encoding.rows import LARGEST, Rows, from_parts, moved, parts_of, stack
+from streamk.encoding.rows import LARGEST, EncodedRows, from_parts, moved, parts_of, stack
 
 
 class EventBuffer:
     """Encoded events with their targets and weights, in order of arrival."""
 
     def __init__(self) -> None:
-        self._parts: list[Rows] = []
+        self._parts: list[EncodedRows] = []
         self._goals: list[Array] = []
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, rows: Rows, goal: Array) -> None:
+    def add(self, rows: EncodedRows, goal: Array) -> None:
         """Add rows with their targets and weights ``(2, n)``; rows without weight are not kept."""
         learned = np.flatnonzero(goal[1] > 0.0)
         if len(learned):
             self.put(rows.select(learned), goal[:, learned])
 
-    def put(self, rows: Rows, goal: Array) -> None:
+    def put(self, rows: EncodedRows, goal: Array) -> None:
         """Add rows that have weight, without a copy."""
         self._parts.append(rows)
         self._goals.append(goal)
         self._count += len(rows.values)
 
-    def pop(self) -> tuple[Rows, Array]:
+    def pop(self) -> tuple[EncodedRows, Array]:
         """Return all rows and goals as one block, and keep none."""
         block = stack(self._parts), np.concatenate(self._goals, axis=1)
         self._parts, self._goals, self._count = [], [], 0
@@ -44,7 +44,7 @@ class EventBuffer:
         """Move slot ``k`` to ``places[k]``; numbers of evicted names, of place −1, are absent."""
         self._parts = [moved(rows, places) for rows in self._parts]
 
-    def portions(self) -> Iterator[tuple[Rows, Array]]:
+    def portions(self) -> Iterator[tuple[EncodedRows, Array]]:
         """Yield rows and goals in the portions in which they came, and keep none."""
         self._count = 0
         while self._parts:

@@ -17,7 +17,7 @@ from streamk.encoding.columns import Column, of_moments
 from streamk.encoding.fields import check_number, kind_of, name_of, unaccepted
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rare_names import NamesFullError
-from streamk.encoding.rows import ABSENT, MOST_SLOTS, UNSCALED, RowError, Rows, missing, slices
+from streamk.encoding.rows import ABSENT, MOST_SLOTS, UNSCALED, EncodedRows, RowError, missing, slices
 
 _PIECE = 4096  # rows checked at once
 
@@ -123,7 +123,7 @@ class FrameBatch:
             bool((np.abs(_block(self._numbers, part)) <= largest).all()) for part in slices(len(self), _PIECE)
         )
 
-    def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
+    def rows(self, inputs: Inputs, start: int, stop: int) -> EncodedRows:
         """Return the encoded rows ``start … stop − 1``."""
         known = self._known[start:stop]
         least = known.min(initial=MOST_SLOTS + 1) if inputs.positional else MOST_SLOTS + 1
@@ -167,7 +167,7 @@ class FrameBatch:
             found = {t: ABSENT if t is None else inputs.category_key(name, t) for t in dict.fromkeys(texts)}
             keys[:, j] = [found[text] for text in texts]
             slots[:, j] = np.where(keys[:, j] == ABSENT, UNSCALED, inputs.category_slot(name))
-        return Rows(slots, keys, values)
+        return EncodedRows(slots, keys, values)
 
     def series(self, values: list[object]) -> Any:
         """Return a series of the frame's library, or an array."""

@@ -34,7 +34,7 @@ from streamk.encoding.fields import (
 from streamk.encoding.names import Names
 from streamk.encoding.plans import Plan, RowBuffer, getter, plan_for
 from streamk.encoding.rare_names import NamesFullError
-from streamk.encoding.rows import UNSCALED, RowError, Rows, empty_rows, first_bad, missing, without_nan
+from streamk.encoding.rows import UNSCALED, EncodedRows, RowError, empty_rows, first_bad, missing, without_nan
 from streamk.encoding.transforms import Transform
 
 _MOST_PLANS = 256
@@ -49,7 +49,7 @@ class _Encoded(NamedTuple):
 
     form: Plan | tuple[Hashable, ...]
     values: tuple[object, ...]
-    rows: Rows
+    rows: EncodedRows
 
     def is_of(self, plan: Plan | None, names: tuple[Hashable, ...], values: tuple[object, ...]) -> bool:
         """Return whether an event of that plan has the same names and the same objects as values."""
@@ -79,7 +79,7 @@ class Inputs(Names):
         self._number_types: set[type] = {int, float}
         self._moment_types: set[type] = set()
 
-    def encode(self, x: Event, learning: bool) -> Rows:
+    def encode(self, x: Event, learning: bool) -> EncodedRows:
         """Return one encoded row; with ``learning``, new names are registered first.
 
         Numbers that are NaN, infinite or too large may still be there: see :meth:`encode_checked`.
@@ -138,17 +138,17 @@ class Inputs(Names):
             raise
         return buffer.rows
 
-    def encode_checked(self, x: Event, learning: bool) -> Rows:
+    def encode_checked(self, x: Event, learning: bool) -> EncodedRows:
         """Return one encoded row in which NaN is missing, or raise the ValueError that names a bad value."""
         rows = self.encode(x, learning)
         return self.with_missing(x, rows) if first_bad(rows, self.largest) >= 0 else rows
 
-    def with_missing(self, x: Event, rows: Rows) -> Rows:
+    def with_missing(self, x: Event, rows: EncodedRows) -> EncodedRows:
         """Return the row of ``x`` with NaN as missing; raise the ValueError of the first invalid value."""
         self.check(x)
         return without_nan(rows)
 
-    def transform(self, rows: Rows) -> Rows:
+    def transform(self, rows: EncodedRows) -> EncodedRows:
         """Return encoded rows in which numbers of heavy tails are transformed, before they are scaled."""
         if not self.transforms:
             return rows
@@ -158,25 +158,25 @@ class Inputs(Names):
         for j, slot in enumerate(rows.slots[0].tolist()):
             if slot in transforms:
                 values[0, j] = transforms[slot].apply_one(float(values[0, j]))
-        return Rows(rows.slots, rows.keys, values)
+        return EncodedRows(rows.slots, rows.keys, values)
 
-    def restore_values(self, rows: Rows) -> Rows:
+    def restore_values(self, rows: EncodedRows) -> EncodedRows:
         """Return rows before :meth:`transform`, up to rounding."""
         return self._with_values(rows, Transform.invert) if self.transforms else rows
 
-    def _with_values(self, rows: Rows, change: Callable[[Transform, Any], Any]) -> Rows:
+    def _with_values(self, rows: EncodedRows, change: Callable[[Transform, Any], Any]) -> EncodedRows:
         values, slots = rows.values.copy(), np.broadcast_to(rows.slots, rows.values.shape)
         for slot, one in self._transforms_by_slot().items():
             at = slots == slot
             values[at] = change(one, values[at])
-        return Rows(rows.slots, rows.keys, values)
+        return EncodedRows(rows.slots, rows.keys, values)
 
     def _transforms_by_slot(self) -> dict[int, Transform]:
         if len(self._transforms) != len(self.transforms):
             self._transforms = {self.numbers[name]: one for name, one in self.transforms.items()}
         return self._transforms
 
-    def _encode_numbers(self, x: Event) -> Rows:
+    def _encode_numbers(self, x: Event) -> EncodedRows:
         """Return an encoded event of numbers; raise a KeyError if a name is not registered."""
         get = itemgetter(*x) if len(x) > 1 else None
         if get is not None:
@@ -311,7 +311,7 @@ class Inputs(Names):
             return [field] if field in self.numbers else []
         return [name for name in calendar_names(field) if name in self.numbers]
 
-    def encode_many(self, events: Sequence[Event], learned: Sequence[bool]) -> Rows:
+    def encode_many(self, events: Sequence[Event], learned: Sequence[bool]) -> EncodedRows:
         """Return encoded rows of events in turn, the names of the ``learned`` registered as they come.
 
         Raises a RowError for a value that cannot be taken, or NamesFullError; names may be registered then.
@@ -339,7 +339,7 @@ class Inputs(Names):
                 raise
         return without_nan(rows)
 
-    def encode_alike(self, events: Sequence[Event]) -> Rows | None:
+    def encode_alike(self, events: Sequence[Event]) -> EncodedRows | None:
         """Return encoded rows of events that all have the numbers of the first, known, and nothing else."""
         names = tuple(events[0]) if isinstance(events[0], Mapping) else ()
         if not names or not all(type(name) is str and name in self._entries for name in names):
@@ -355,7 +355,7 @@ class Inputs(Names):
         except (KeyError, TypeError, OverflowError):
             return None
         slots, keys = zip(*(self._entries[str(name)] for name in names), strict=True)
-        rows = Rows(np.array([slots], dtype=np.int32), np.array([keys], dtype=np.uint64), encoded)
+        rows = EncodedRows(np.array([slots], dtype=np.int32), np.array([keys], dtype=np.uint64), encoded)
         return without_nan(rows)
 
     def check(self, x: Event) -> None:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from streamk.encoding.fields import CATEGORIES, Event, kind_of
-from streamk.encoding.rows import ABSENT, Rows, empty_rows, missing
+from streamk.encoding.rows import ABSENT, EncodedRows, empty_rows, missing
 
 Entry = tuple[int, int]  # slot and key
 _NONE = type(None)
@@ -52,7 +52,7 @@ class Fields(Protocol):
 class RowBuffer(NamedTuple):
     """A row of so many fields, and how to fill it: its bytes, or numbers to ``put`` into each array."""
 
-    rows: Rows
+    rows: EncodedRows
     slots: memoryview
     keys: memoryview
     put: tuple[Callable[..., None], ...]
@@ -94,16 +94,16 @@ class Plan:
         self._put_categories = struct.Struct(f"{len(categories)}Q").pack_into
         self.failures = 0
         self._looked_at, self._only_categories = -1, False
-        self._holed: Rows | None = None
+        self._holed: EncodedRows | None = None
         if scaled:
-            self._holed = Rows(self.rows.slots.copy(), self.rows.keys, self.rows.values)
+            self._holed = EncodedRows(self.rows.slots.copy(), self.rows.keys, self.rows.values)
             there = self._holed.slots[0, : len(ordered)].data
             self._slots, self._slots_there = self.rows.slots[0, : len(ordered)].data, there
             self._missing = [missing(slot) for _, (slot, _) in ordered]
 
     def encode(
         self, x: Event, types: set[type], known: dict[tuple[str, str], int], others: Fields
-    ) -> Rows | None:
+    ) -> EncodedRows | None:
         """Return an encoded event, or None if it has other kinds of values.
 
         ``types`` are those of numbers, ``known`` keys of categories; ``others`` finds those not known, and

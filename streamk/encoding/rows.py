@@ -39,29 +39,29 @@ class RowError(ValueError):
         self.row, self.reason = row, reason
 
 
-class Rows(NamedTuple):
+class EncodedRows(NamedTuple):
     """Encoded rows. ``slots`` and ``keys`` have one row for all if every row has the same fields."""
 
     slots: NDArray[np.int32]
     keys: NDArray[np.uint64]
     values: Array
 
-    def select(self, rows: Places | slice) -> Rows:
+    def select(self, rows: Places | slice) -> EncodedRows:
         """Return some of the rows, copied if ``rows`` is an array of row numbers."""
         if len(self.keys) == 1:
-            return Rows(self.slots, self.keys, self.values[rows])
-        return Rows(self.slots[rows], self.keys[rows], self.values[rows])
+            return EncodedRows(self.slots, self.keys, self.values[rows])
+        return EncodedRows(self.slots[rows], self.keys[rows], self.values[rows])
 
-    def copy(self) -> Rows:
+    def copy(self) -> EncodedRows:
         """Return rows that share no memory with these."""
-        return Rows(self.slots.copy(), self.keys.copy(), self.values.copy())
+        return EncodedRows(self.slots.copy(), self.keys.copy(), self.values.copy())
 
     def most_slots(self) -> int:
         """Return the number of structured slots that hold all the rows' slots, 0 if there are none."""
         return int(np.where(self.keys <= MOST_SLOTS, self.keys, 0).max(initial=0))
 
 
-def stack(parts: Sequence[Rows]) -> Rows:
+def stack(parts: Sequence[EncodedRows]) -> EncodedRows:
     """Return the rows of all parts, as one and the same arrays however they were portioned.
 
     Fields are in the order of their keys, absent ones at the end, and the width is that of the fullest row;
@@ -69,7 +69,9 @@ def stack(parts: Sequence[Rows]) -> Rows:
     """
     first = parts[0]
     if all(len(p.keys) == 1 and _same(p.keys, first.keys) and _same(p.slots, first.slots) for p in parts):
-        return _in_order(Rows(first.slots, first.keys, np.concatenate([part.values for part in parts])))
+        return _in_order(
+            EncodedRows(first.slots, first.keys, np.concatenate([part.values for part in parts]))
+        )
     whole = empty_rows(sum(len(p.values) for p in parts), max(p.values.shape[1] for p in parts))
     start = 0
     for part in parts:
@@ -80,15 +82,15 @@ def stack(parts: Sequence[Rows]) -> Rows:
         start += len(part.values)
     slots, keys, values = _in_order(whole)
     if len(keys) and (keys == keys[0]).all() and (slots == slots[0]).all():
-        return Rows(slots[:1], keys[:1], values)
-    return Rows(slots, keys, values)
+        return EncodedRows(slots[:1], keys[:1], values)
+    return EncodedRows(slots, keys, values)
 
 
 def _same(one: AnyArray, other: AnyArray) -> bool:
     return one is other or np.array_equal(one, other)
 
 
-def _in_order(rows: Rows) -> Rows:
+def _in_order(rows: EncodedRows) -> EncodedRows:
     """Return rows whose fields are in the order of their keys, without those that all lack."""
     slots, keys, values = rows
     places = np.where(keys == ABSENT, np.uint64(2**64 - 1), keys)
@@ -101,10 +103,10 @@ def _in_order(rows: Rows) -> Rows:
     gone = keys == ABSENT
     if gone.any():
         slots, values = np.where(gone, np.int32(UNSCALED), slots), np.where(gone, 0.0, values)
-    return Rows(slots, keys, values)
+    return EncodedRows(slots, keys, values)
 
 
-def moved(rows: Rows, places: NDArray[np.int32]) -> Rows:
+def moved(rows: EncodedRows, places: NDArray[np.int32]) -> EncodedRows:
     """Return rows whose numbers have other slots; where ``places`` is −1, the number is absent."""
     slots, keys, values = rows.slots.copy(), rows.keys, rows.values
     there, lacking = slots > UNSCALED, (slots < UNSCALED) & (slots > CATEGORY)
@@ -116,15 +118,15 @@ def moved(rows: Rows, places: NDArray[np.int32]) -> Rows:
         gone |= lacking & (slots == UNSCALED)
     if gone.any():
         keys, values = np.where(gone, np.uint64(ABSENT), keys), np.where(gone, 0.0, values)
-    return Rows(slots, keys, values)
+    return EncodedRows(slots, keys, values)
 
 
-def without_nan(rows: Rows) -> Rows:
+def without_nan(rows: EncodedRows) -> EncodedRows:
     """Return rows in which a number that is NaN is missing: at its mean, or absent if it is not scaled."""
     nan = np.isnan(rows.values)
     if not nan.any():
         return rows
-    return Rows(
+    return EncodedRows(
         np.where(nan & (rows.slots > UNSCALED), np.int32(_MISSING) - rows.slots, rows.slots),
         np.where(nan & (rows.slots == UNSCALED), np.uint64(ABSENT), rows.keys),
         np.where(nan, 0.0, rows.values),
@@ -136,16 +138,16 @@ def slices(count: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def empty_rows(count: int, width: int) -> Rows:
+def empty_rows(count: int, width: int) -> EncodedRows:
     """Return rows in which every field is absent."""
-    return Rows(
+    return EncodedRows(
         np.full((count, width), UNSCALED, dtype=np.int32),
         np.zeros((count, width), dtype=np.uint64),
         np.zeros((count, width)),
     )
 
 
-def parts_of(name: str, rows: Rows, goal: Array) -> Arrays:
+def parts_of(name: str, rows: EncodedRows, goal: Array) -> Arrays:
     """Return rows with their targets and weights ``(2, n)`` as named arrays for a model file."""
     return {
         f"{name}.slots": rows.slots,
@@ -155,11 +157,13 @@ def parts_of(name: str, rows: Rows, goal: Array) -> Arrays:
     }
 
 
-def from_parts(name: str, arrays: Arrays, count: int, slots: int, largest: float) -> tuple[Rows, Array]:
+def from_parts(
+    name: str, arrays: Arrays, count: int, slots: int, largest: float
+) -> tuple[EncodedRows, Array]:
     """Return what :func:`parts_of` described, if it is possible with so many rows and slots."""
     width = arrays[f"{name}.values"].shape[1]
     shape = (1 if len(arrays[f"{name}.keys"]) == 1 else count, width)
-    rows = Rows(
+    rows = EncodedRows(
         typed(arrays, f"{name}.slots", np.int32, shape),
         typed(arrays, f"{name}.keys", np.uint64, shape),
         typed(arrays, f"{name}.values", np.float64, (count, width)),

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Integers
 from streamk.compiling import CALLED, ENTRY, INNER, both
-from streamk.encoding.rows import ABSENT, CATEGORY, UNSCALED, Rows
+from streamk.encoding.rows import ABSENT, CATEGORY, UNSCALED, EncodedRows
 from streamk.encoding.seen import is_seen
 
 # Columns of the statistics; the last six exist with a finite horizon
@@ -301,7 +301,7 @@ def _scale_rows(rows, statistics, exponents, out, found, of, counts):
 
 
 def scale_rows(
-    rows: Rows, statistics: Array, exponents: tuple[float, ...]
+    rows: EncodedRows, statistics: Array, exponents: tuple[float, ...]
 ) -> tuple[Floats, NDArray[np.uint64], Integers]:
     """Return scaled inputs ``(families, n, w)``, their keys ``(n, w)``, and how many each row has."""
     count, width = rows.values.shape

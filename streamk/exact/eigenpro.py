@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from streamk.arrays import Array, Arrays, Floats, Json, Places, typed
 from streamk.encoding.event_buffer import EventBuffer
-from streamk.encoding.rows import Rows, slices
+from streamk.encoding.rows import EncodedRows, slices
 from streamk.exact.centers import CHOICES, Centers, centers, passes
 from streamk.exact.eigenpro_solver import DELAY, PROJECTIONS, EigenPro, SolverSettings
 from streamk.exact.expansion import Expansion, InputColumns, bandwidth_for
@@ -71,7 +71,7 @@ class EigenProLearner(ExactLearner):
     def _until_due(self) -> int:
         return self._due() - len(self._pending)
 
-    def _take(self, rows: Rows, goal: Array) -> None:
+    def _take(self, rows: EncodedRows, goal: Array) -> None:
         if self._drawn is None:
             self._drawn = self._draw_seed()
         self._pending.put(rows.copy(), goal.copy())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Arrays, Floats, typed
-from streamk.encoding.rows import ABSENT, Rows, slices
+from streamk.encoding.rows import ABSENT, EncodedRows, slices
 from streamk.encoding.scaling import COUNT, scale_rows
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread
@@ -30,7 +30,7 @@ class InputColumns(NamedTuple):
     statistics: Array
 
     @classmethod
-    def of(cls, parts: Iterable[Rows], statistics: Array) -> InputColumns:
+    def of(cls, parts: Iterable[EncodedRows], statistics: Array) -> InputColumns:
         """Return the columns of all inputs of some rows, which may be in several parts.
 
         The last names have no scale if no event was learned with them: a batch registers its names before it
@@ -46,7 +46,7 @@ class InputColumns(NamedTuple):
         learned = np.flatnonzero(statistics[:, COUNT])
         return cls(keys, statistics[: int(learned.max(initial=-1)) + 1].copy())
 
-    def dense(self, rows: Rows, slots: int) -> Floats:
+    def dense(self, rows: EncodedRows, slots: int) -> Floats:
         """Return scaled rows as vectors ``(n, d)``; inputs without a column are ignored.
 
         ``slots`` is the present number of slots.

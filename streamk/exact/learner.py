@@ -20,7 +20,7 @@ from streamk.encoding.codec import Codec, outputs_after
 from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels
-from streamk.encoding.rows import LARGEST_UNSCALED, Rows, slices
+from streamk.encoding.rows import LARGEST_UNSCALED, EncodedRows, slices
 from streamk.encoding.scaling import MEAN, TARGET_CLIP, spread
 from streamk.exact.expansion import Expansion, InputColumns
 from streamk.handles import make_handle
@@ -58,7 +58,7 @@ class ExactLearner(Learner):
         self._codec = Codec(inputs, labels)
 
     @abstractmethod
-    def _take(self, rows: Rows, goal: Array) -> None:
+    def _take(self, rows: EncodedRows, goal: Array) -> None:
         """Learn rows with weight that have been checked, ``goal`` being ``(2, n)``: target and weight."""
 
     @abstractmethod
@@ -117,23 +117,23 @@ class ExactLearner(Learner):
     def _has_begun(self) -> bool:
         return self.events > 0
 
-    def _observe(self, rows: Rows, targets: Array) -> None:
+    def _observe(self, rows: EncodedRows, targets: Array) -> None:
         """Let scales, counters and the target's statistics learn from rows, all of them of weight 1.
 
         Equal weights, however heavy, are then a log of events to the last bit.
         """
         observe_block(make_handle(self._codec.coding(_NOTHING)), rows, targets, np.ones(len(targets)))
 
-    def _columns(self, parts: Sequence[Rows]) -> InputColumns:
+    def _columns(self, parts: Sequence[EncodedRows]) -> InputColumns:
         """Return the columns of rows, with the scales of this moment."""
         inputs = self._codec.inputs
         return InputColumns.of(parts, inputs.statistics[: inputs.slots])
 
-    def _dense(self, columns: InputColumns, rows: Rows) -> Floats:
+    def _dense(self, columns: InputColumns, rows: EncodedRows) -> Floats:
         """Return rows as vectors with these columns."""
         return columns.dense(rows, len(self._codec.inputs.statistics))
 
-    def _answers(self, rows: Rows) -> Array:
+    def _answers(self, rows: EncodedRows) -> Array:
         """Return predictions of checked rows, ``(n, K)``; K is 0 before there is an expansion."""
         if self._expansion is None:
             return np.zeros((len(rows.values), 0))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from streamk.arrays import Array, Arrays, Places, typed
 from streamk.compiling import ENTRY
-from streamk.encoding.rows import ABSENT, LARGEST, Rows, empty_rows, from_parts, parts_of, stack
+from streamk.encoding.rows import ABSENT, LARGEST, EncodedRows, empty_rows, from_parts, parts_of, stack
 from streamk.features.counter import GOLDEN64, MASK64, block_keys, mix64
 
 Tickets = NDArray[np.uint64]
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
     """Events: their tickets ``(n,)``, rows, and targets and weights ``(2, n)``."""
 
     tickets: Tickets
-    rows: Rows
+    rows: EncodedRows
     goal: Array
 
     def select(self, places: Places) -> Sample:
@@ -59,14 +59,14 @@ class Reservoir:
         self.most, self.seed, self.seen = most, seed, 0
         self._rows = empty_rows(0, 0)
         self._goal: Array = np.zeros((2, 0))
-        self._waiting: list[tuple[Rows, Array]] = []  # to be appended to the others, all at once
+        self._waiting: list[tuple[EncodedRows, Array]] = []  # to be appended to the others, all at once
         self._tickets: list[int] = []  # by place
         self._last: list[tuple[int, int]] = []  # a heap: of the greatest ticket, its negative and the place
 
     def __len__(self) -> int:
         return min(self.seen, self.most)
 
-    def add(self, rows: Rows, goal: Array) -> None:
+    def add(self, rows: EncodedRows, goal: Array) -> None:
         """Add rows that have weight, in order; they are copied."""
         count = goal.shape[1]
         tickets = block_keys((self.seed ^ _STREAM) + self.seen * GOLDEN64 & MASK64, count)
@@ -98,7 +98,7 @@ class Reservoir:
                 places.append(place)
         return np.array(kept, dtype=np.intp), np.array(places, dtype=np.intp)
 
-    def _replace(self, places: Places, rows: Rows, goal: Array) -> None:
+    def _replace(self, places: Places, rows: EncodedRows, goal: Array) -> None:
         """Replace stored rows; of two new rows for one place, the later is stored."""
         _, last = np.unique(places[::-1], return_index=True)
         chosen = len(places) - 1 - last
@@ -113,7 +113,7 @@ class Reservoir:
         whole.values[places] = rows.values
         self._goal[:, places] = goal[:, chosen]
 
-    def rows(self) -> tuple[Rows, Array]:
+    def rows(self) -> tuple[EncodedRows, Array]:
         """Return the rows and their goals, in the order of their places."""
         if self._waiting:
             parts = ([self._rows] if len(self._rows.values) else []) + [rows for rows, _ in self._waiting]
@@ -168,13 +168,13 @@ def _know_content(tickets, keys, values):
         tickets[i] = mix64(tickets[i] ^ content)
 
 
-def _alike(rows: Rows, whole: Rows) -> bool:
+def _alike(rows: EncodedRows, whole: EncodedRows) -> bool:
     """Return whether both have one row of fields for all rows, and the same one."""
     once = len(rows.keys) == len(whole.keys) == 1 and rows.keys.shape == whole.keys.shape
     return once and bool((rows.keys == whole.keys).all() and (rows.slots == whole.slots).all())
 
 
-def _expanded(rows: Rows, width: int) -> Rows:
+def _expanded(rows: EncodedRows, width: int) -> EncodedRows:
     """Return rows of at least that width, each with slots and keys of its own."""
     expanded = empty_rows(len(rows.values), max(width, rows.keys.shape[1]))
     given = slice(rows.keys.shape[1])

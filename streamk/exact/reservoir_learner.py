@@ -11,7 +11,7 @@ import numpy as np
 
 from streamk.arrays import Array, Arrays, Floats, Json
 from streamk.encoding.codec import EVENTS
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.exact.expansion import Expansion, bandwidth_for
 from streamk.exact.learner import ExactLearner
 from streamk.exact.reservoir import Reservoir
@@ -87,12 +87,12 @@ class ReservoirLearner(ExactLearner):
     def _make_reservoir(self, most: int) -> Reservoir:
         return Reservoir(most, self._draw_seed())
 
-    def _take(self, rows: Rows, goal: Array) -> None:
+    def _take(self, rows: EncodedRows, goal: Array) -> None:
         self._keep(rows, goal)
         if self._until_due() <= 0:
             self.solve()
 
-    def _keep(self, rows: Rows, goal: Array) -> None:
+    def _keep(self, rows: EncodedRows, goal: Array) -> None:
         if self._reservoir is None:
             self._reservoir = self._make_reservoir(self.rows)
         self._reservoir.add(rows, goal)

@@ -41,10 +41,10 @@ from streamk.experts.expert import (
     evaluate,
     step,
 )
-from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
-from streamk.features.columns.cells import CELLS
 from streamk.losses import residuals
 from streamk.state import Field, Stateful
+from streamk.vector.cells import CELLS
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
 
 _RIDGE = 0.05  # ``κ``
 _FADES = 0.1  # of a count, in the denominator of ``ρ``

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from streamk.arrays import Array, Floats
-from streamk.encoding.rows import Rows, slices
+from streamk.encoding.rows import EncodedRows, slices
 from streamk.encoding.scaling import scale_rows
 from streamk.experts.expert import Expert
 from streamk.features.activation import AMPLITUDE
@@ -23,7 +23,7 @@ _ROWS = 256  # rows predicted at once
 _LOOKED_AT = 2**23  # features in memory at once
 
 
-def features_by_tile(e: FeatureMap, rows: Rows, statistics: Array) -> Callable[[slice], Floats]:
+def features_by_tile(e: FeatureMap, rows: EncodedRows, statistics: Array) -> Callable[[slice], Floats]:
     """Return a function that gives the features of the rows in a tile of columns."""
     if e.source is None:
         scaled, found, _ = scale_rows(rows, statistics, e.exponents)
@@ -36,7 +36,7 @@ def features_by_tile(e: FeatureMap, rows: Rows, statistics: Array) -> Callable[[
 
 
 def forward(
-    e: FeatureMap, rows: Rows, statistics: Array, experts: Sequence[Expert], learning: bool
+    e: FeatureMap, rows: EncodedRows, statistics: Array, experts: Sequence[Expert], learning: bool
 ) -> tuple[list[Floats], list[list[Floats]]]:
     """Return every expert's outputs for a block, ``(sets, m, K)``, and the features it learns from.
 

@@ -23,10 +23,10 @@ from streamk.arrays import Array, Floats, Integers, padded
 from streamk.compiling import both
 from streamk.dispatch import default
 from streamk.encoding.codec import Unit
-from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, inner_products
-from streamk.vector.lanes import aligned
 from streamk.schedules import averaging_weight
 from streamk.state import LARGEST_COUNT, SUM, Field, Live, Stateful
+from streamk.vector.lanes import aligned
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, inner_products
 
 EVENTS, STEPS = 0, 1  # of a clock
 ITERATE, FINAL = 0, 1  # of outputs

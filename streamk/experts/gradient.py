@@ -44,10 +44,10 @@ from streamk.experts.expert import (
     Merge,
     step,
 )
-from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.products import add_gram
 from streamk.losses import curvature, descents
 from streamk.threads import one_blas_thread
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
 
 VISIT = 2  # of the clock: the old block whose turn is next
 _JITTER = 1e-6  # of the trace: the rounding of float32

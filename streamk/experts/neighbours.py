@@ -37,9 +37,9 @@ from streamk.experts.expert import (
     keep,
     step,
 )
-from streamk.vector.linear_algebra import add_distances
-from streamk.vector.lanes import LANES, aligned, below, first_set
 from streamk.state import FINITE, LARGEST_COUNT, Field, Live
+from streamk.vector.lanes import LANES, aligned, below, first_set
+from streamk.vector.linear_algebra import add_distances
 
 WINDOW, COLUMNS = 512, 128  # events, and plain columns including the constant
 _NEAREST = 5

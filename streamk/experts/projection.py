@@ -20,11 +20,11 @@ from streamk.arrays import Array, Floats
 from streamk.compiling import ENTRY, INNER
 from streamk.dispatch import implements
 from streamk.experts.expert import EVENTS, ITERATE, Expert, Lesson, count_step, step
-from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product
 from streamk.features.products import products_on_threads, tiles_of, total
 from streamk.losses import MARGIN, residuals
 from streamk.schedules import regularization_at
 from streamk.threads import one_blas_thread
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product
 
 _JITTER = 1e-6
 LARGEST_RIDGE = 1e100  # of a row with next to no weight

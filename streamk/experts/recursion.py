@@ -27,7 +27,6 @@ from scipy.linalg import cho_factor, cho_solve
 from streamk.arrays import Array, Arrays, Floats
 from streamk.compiling import INNER
 from streamk.dispatch import implements
-from streamk.vector import factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
@@ -37,14 +36,15 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
-from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
 from streamk.experts.projection import multipliers, project_around, project_block, residuals_of, ridges
-from streamk.vector.lanes import LANES
 from streamk.features.products import add_gram, tiles_of
 from streamk.losses import residuals
 from streamk.schedules import regularization_at
 from streamk.state import Field, Stateful
 from streamk.threads import one_blas_thread
+from streamk.vector import factor
+from streamk.vector.lanes import LANES
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
 
 _MOST = 1e100  # of the numbers in a factor or a sum
 

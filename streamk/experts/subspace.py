@@ -31,13 +31,13 @@ from numba import njit
 from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import ENTRY, INNER, fma
 from streamk.dispatch import implements
-from streamk.vector import factor
 from streamk.experts.expert import EVENTS, ITERATE, Expert, Merge, count_step, step
-from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product, inner_products
 from streamk.features.counter import mix64
-from streamk.vector.lanes import aligned
 from streamk.losses import residuals
 from streamk.state import LARGEST_COUNT, Field, Stateful
+from streamk.vector import factor
+from streamk.vector.lanes import aligned
+from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product, inner_products
 
 FIRST, SECOND, GROWTH = 200.0, 500.0, 1.5  # events at which the subspace is refreshed
 _WINDOW = 1000.0  # events that a refresh looks at

@@ -15,10 +15,10 @@ structured                 ``0.17 + 0.05 log₂ n/c``, ``n ≥ d`` the slots and
 
 from __future__ import annotations
 
-from streamk.encoding.rows import ABSENT, MOST_SLOTS, Rows
+from streamk.encoding.rows import ABSENT, MOST_SLOTS, EncodedRows
 from streamk.features.frequencies import CACHE_BYTES
-from streamk.vector.lanes import LANES
 from streamk.features.segments import slots_of_first
+from streamk.vector.lanes import LANES
 
 STRUCTURED, KEYED = "structured", "keyed"
 
@@ -56,7 +56,7 @@ def choose(numbers: int, nonzero: int, features: int, scales: int, block_size: i
     return KEYED if numbers == 0 or keyed <= structured else STRUCTURED
 
 
-def choose_for(rows: Rows, scaled: bool, features: int, scales: int, block_size: int) -> str:
+def choose_for(rows: EncodedRows, scaled: bool, features: int, scales: int, block_size: int) -> str:
     """Return the directions for a learner whose first event is the one row, encoded with slots."""
     found = rows.keys[0]
     numbers = rows.values[0][(found != ABSENT) & (found <= MOST_SLOTS)]

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from streamk.arrays import Floats, Integers
 from streamk.compiling import ENTRY, INNER, both
 from streamk.features.counter import stream_key
+from streamk.features.spectra import CAUCHY
 from streamk.vector.lanes import LANES
 from streamk.vector.random_numbers import GROUP, fill_cauchy, fill_normals
-from streamk.features.spectra import CAUCHY
 
 CACHE_BYTES = 64 * 2**20
 _OFTEN = 16 * 2**20  # bytes above which a larger cache saves no time

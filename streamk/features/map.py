@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Integers, Json, Places
-from streamk.encoding.rows import LARGEST_UNSCALED, MOST_SLOTS, Rows
+from streamk.encoding.rows import LARGEST_UNSCALED, MOST_SLOTS, EncodedRows
 from streamk.features import spectra
 from streamk.features.activation import COSINE
 from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
-from streamk.vector.lanes import LANES, aligned
-from streamk.vector.random_numbers import GROUP
 from streamk.features.sections import SectionRecord, Sections
 from streamk.features.segments import Segments, Structured
 from streamk.features.sketch import Sketch, sketch_of
 from streamk.kernels import Kernel, Polynomial
+from streamk.vector.lanes import LANES, aligned
+from streamk.vector.random_numbers import GROUP
 
 BLOCK = GROUP
 SPAN = 2 * LANES  # consecutive features with one scale
@@ -252,7 +252,7 @@ class FeatureMap:
             self.cache.grow()
         self.renew()
 
-    def needs_cache(self, rows: Rows) -> bool:
+    def needs_cache(self, rows: EncodedRows) -> bool:
         """Return whether features of these rows need the frequency cache, which is not shared by threads."""
         return self.source is None or (self.slots is not None and bool((rows.keys > MOST_SLOTS).any()))
 

@@ -12,23 +12,23 @@ from numba import njit
 
 from streamk.arrays import AnyArray, Array, Floats, Integers
 from streamk.compiling import ENTRY
-from streamk.encoding.rows import ABSENT, UNSCALED, Rows, slices
+from streamk.encoding.rows import ABSENT, UNSCALED, EncodedRows, slices
 from streamk.encoding.scaling import scale_of, scale_rows
 from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import CACHE_BYTES
-from streamk.vector.angles import ROWS, fill_angles, fill_panel_angles, pack
-from streamk.vector.lanes import LANES
 from streamk.features.map import BLOCK, FeatureMap
 from streamk.features.segments import Structured
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.features.structured import project_chunks, project_matrix
 from streamk.threads import compiled_threads, on_threads
+from streamk.vector.angles import ROWS, fill_angles, fill_panel_angles, pack
+from streamk.vector.lanes import LANES
 
 _ROWS = 64  # rows per chunk of a thread, a multiple of sixteen
 _SHARES = 8  # of a matrix, if they are not too large
 
 
-def fill(e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, out: Floats) -> None:
+def fill(e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.float32, out: Floats) -> None:
     """Fill ``out`` (n, ≥ features) with the features of rows; surplus columns become 0.
 
     Parameters
@@ -72,7 +72,9 @@ def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):
     return 0
 
 
-def fill_here(e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, phi: Floats) -> None:
+def fill_here(
+    e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.float32, phi: Floats
+) -> None:
     """Fill ``phi`` (n, width) with the features of rows, on this thread with the map's cache."""
     scaled, found, counts = scale_rows(rows, statistics, e.exponents)
     while room := _featurize_tiles(e.source, e.record, scaled, found, counts, amplitude, phi):
@@ -119,7 +121,9 @@ def empty(rows: int, columns: int) -> Floats:
     return buffer[skip : skip + rows * columns].reshape(rows, columns)
 
 
-def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, out: Floats) -> None:
+def _fill_by_rows(
+    e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.float32, out: Floats
+) -> None:
     whole = out.shape[1] == e.width
 
     def work(chunk: slice) -> None:
@@ -136,7 +140,7 @@ def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.fl
 
 
 def _fill_by_columns(
-    e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, out: Floats
+    e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.float32, out: Floats
 ) -> None:
     scaled, found, counts = scale_rows(rows, statistics, e.exponents)
     keys, place = np.unique(found, return_inverse=True)
@@ -161,7 +165,7 @@ def _fill_by_columns(
         fill(tile)
 
 
-def _fill_alike(e: FeatureMap, rows: Rows, amplitude: np.float32, out: Floats) -> None:
+def _fill_alike(e: FeatureMap, rows: EncodedRows, amplitude: np.float32, out: Floats) -> None:
     order = np.argsort(rows.keys[0], kind="stable")
     order = order[rows.keys[0][order] != ABSENT]
     keys = rows.keys[0][order]

@@ -40,8 +40,8 @@ from streamk.compiling import CALLED, INNER
 from streamk.features.columns.plain import column_of, has_room, tag_of
 from streamk.features.cross_moments import MOST
 from streamk.features.exchange import FIELDS, rarity
-from streamk.vector.spans import add_rows
 from streamk.threads import one_blas_thread
+from streamk.vector.spans import add_rows
 
 BLOCKS = 2
 RAW, LAST, GAP = 0, 1, 2

@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from streamk.arrays import AnyArray, Array, Arrays, Floats, Integers, Places, typed
 from streamk.compiling import INNER
 from streamk.encoding.label_history import COLUMNS
-from streamk.encoding.rows import ABSENT, UNSCALED, Rows, empty_rows, from_parts, moved, parts_of, stack
+from streamk.encoding.rows import (
+    ABSENT,
+    UNSCALED,
+    EncodedRows,
+    empty_rows,
+    from_parts,
+    moved,
+    parts_of,
+    stack,
+)
 from streamk.features.columns.plain import LINEAR
 
 EVENTS, WIDTH = 1024, 64  # events, and inputs of each
@@ -44,7 +53,7 @@ class Sampled(NamedTuple):
     are those learned, which may be limited.
     """
 
-    rows: Rows
+    rows: EncodedRows
     labels: Floats
     goal: Array
     outcomes: Array
@@ -145,7 +154,7 @@ class EventSample:
         self.put(Sampled(rows, labels, goal, outcomes))
 
 
-def _arrays(inputs: Rows | SampleRecord) -> list[AnyArray]:
+def _arrays(inputs: EncodedRows | SampleRecord) -> list[AnyArray]:
     return [inputs.slots, inputs.keys, inputs.values]
 
 

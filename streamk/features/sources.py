@@ -14,11 +14,11 @@ from streamk.compiling import INNER
 from streamk.encoding.rows import ABSENT, MOST_SLOTS
 from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import frequency_rows
-from streamk.vector.angles import PHASES, fill_angles
-from streamk.vector.lanes import LANES
 from streamk.features.segments import Structured
 from streamk.features.sketch import Sketch, tensor_sketch
 from streamk.features.structured import add_projections
+from streamk.vector.angles import PHASES, fill_angles
+from streamk.vector.lanes import LANES
 
 
 def featurize(*arguments: object) -> None:

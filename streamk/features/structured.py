@@ -11,8 +11,8 @@ from numba import njit, prange
 
 from streamk.compiling import ENTRY, INNER, both
 from streamk.features.hadamard import address, gap_of, tile_size, transform
-from streamk.vector.lanes import LANES, empty_aligned
 from streamk.features.segments import FIRST, GROUPS, LANE_SIGNS, MOST_GROUPS, RADII, ROW_SIGNS
+from streamk.vector.lanes import LANES, empty_aligned
 from streamk.vector.tiles import Finish, Target, emit_angles, emit_cosines, gather
 
 

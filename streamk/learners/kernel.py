@@ -19,7 +19,7 @@ from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import EVENTS, no_targets
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
 from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
@@ -157,7 +157,7 @@ class _Kernel(StreamingLearner):
             stale = self._stale_experts
             stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
 
-    def _learn_rows(self, rows: Rows, goal: Array, learned: Places, out: Array) -> None:
+    def _learn_rows(self, rows: EncodedRows, goal: Array, learned: Places, out: Array) -> None:
         """Learn rows one by one; a row whose target is NaN has no label."""
         stale, unlabelled = self._stale_experts, np.isnan(goal[0])
         before = stale.unlabelled(self.events)
@@ -187,7 +187,7 @@ class _Kernel(StreamingLearner):
             out[:] = found
         return found[0] if found.size else None
 
-    def _predict_rows(self, rows: Rows, out: Array, shares: Any = None) -> None:
+    def _predict_rows(self, rows: EncodedRows, out: Array, shares: Any = None) -> None:
         """Fill ``out`` with predictions; ``shares`` are the parts that the combiner of stale experts has."""
         super()._predict_rows(rows, out)
         stale = self._stale_experts

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamk.arrays import AnyArray, Arrays, padded
-from streamk.vector.lanes import aligned
 from streamk.state import Field, Live
+from streamk.vector.lanes import aligned
 
 _PARTS = 4
 

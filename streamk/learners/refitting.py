@@ -38,24 +38,24 @@ from streamk.compiling import ENTRY
 from streamk.encoding.codec import Unit
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import NUMBERS, SHARED
-from streamk.encoding.rows import UNSCALED, Rows, moved, slices, stack
+from streamk.encoding.rows import UNSCALED, EncodedRows, moved, slices, stack
 from streamk.encoding.scaling import MEAN, scale_of, scale_row, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.activation import AMPLITUDE
 from streamk.features.columns.plain import LINEAR
-from streamk.vector.lanes import aligned
 from streamk.features.relevance import BLOCKS, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
 from streamk.features.sources import featurize, room_for_row
 from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, evaluate_all, fill_columns
 from streamk.threads import one_blas_thread
+from streamk.vector.lanes import aligned
 
 _ROWS = 256  # whose columns are in memory at once, where only outputs are returned
 
 
-def answers(model: Any, rows: Rows, labels: Floats) -> tuple[Floats, Array]:
+def answers(model: Any, rows: EncodedRows, labels: Floats) -> tuple[Floats, Array]:
     """Return the outputs ``(E, 2, n, K)`` of all experts for rows, and the predictions ``(n, K)``.
 
     The learner has sections; ``labels`` is the label memory of each row.
@@ -65,12 +65,12 @@ def answers(model: Any, rows: Rows, labels: Floats) -> tuple[Floats, Array]:
     return np.concatenate(found, axis=2), out
 
 
-def columns_of(model: Any, rows: Rows, labels: Floats) -> Floats:
+def columns_of(model: Any, rows: EncodedRows, labels: Floats) -> Floats:
     """Return the columns of rows ``(n, columns)``."""
     return _fill(model, rows, labels, np.zeros((len(labels), model._outputs)))[0]
 
 
-def _fill(model: Any, rows: Rows, labels: Floats, out: Array) -> tuple[Floats, Floats]:
+def _fill(model: Any, rows: EncodedRows, labels: Floats, out: Array) -> tuple[Floats, Floats]:
     e = model._map
     phi: Floats = aligned(np.zeros((len(labels), e.columns), dtype=np.float32))
     outputs: Floats = np.zeros((len(model._experts), 2, *out.shape), dtype=np.float32)
@@ -321,7 +321,7 @@ def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int],
     return Sampled(rows, labels, events.goal, events.outcomes)
 
 
-def _in_slots(rows: Rows, before: Inputs, after: Inputs) -> Rows:
+def _in_slots(rows: EncodedRows, before: Inputs, after: Inputs) -> EncodedRows:
     """Return rows in the slots and transforms of other inputs; numbers without a slot there are absent."""
     places = np.full(max(before.numbers.values(), default=-1) + 1, UNSCALED, dtype=np.int32)
     for name, slot in before.numbers.items():

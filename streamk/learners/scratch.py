@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from streamk.arrays import Array, Floats, Places
 from streamk.combining.combiner import Combiner
 from streamk.features.columns.plain import Keys
-from streamk.vector.lanes import LANES, aligned
 from streamk.features.map import FeatureMap
 from streamk.features.relevance import BLOCKS
 from streamk.handles import Handle, make_handle
+from streamk.vector.lanes import LANES, aligned
 
 _MOST_WIDTHS = 64
 

@@ -30,8 +30,8 @@ from streamk.combining.stacking import Stacking
 from streamk.combining.weighing import STALE_PENALTY
 from streamk.compiling import INNER
 from streamk.features.counter import mix64
-from streamk.vector.lanes import aligned
 from streamk.state import Field, Live
+from streamk.vector.lanes import aligned
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers

@@ -26,7 +26,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import MEAN
 from streamk.encoding.labels import Labels
-from streamk.encoding.rows import MOST_SLOTS, Rows, slices
+from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
 from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
 from streamk.experts.blocks import forward
 from streamk.experts.expert import FINAL, Expert, Lesson
@@ -99,7 +99,7 @@ class Handles:
     statistics: Array
     record: object
     scratch: Scratch
-    rows: Rows | None = None
+    rows: EncodedRows | None = None
     buffers: Handle | None = None
     predicted: int | None = None
     unlabelled: tuple[Handle, Array] | None = None
@@ -331,7 +331,7 @@ class StreamingLearner(Learner):
                 continue
             self._learn_rows(piece, goals, learned, out[part])
 
-    def _learn_rows(self, rows: Rows, goal: Array, learned: Places, out: Array) -> None:
+    def _learn_rows(self, rows: EncodedRows, goal: Array, learned: Places, out: Array) -> None:
         """Learn rows one by one, in runs up to the next block or copy; ``learned`` are those with weight."""
         start, done, growth = 0, 0.0, self._growth
         while start < goal.shape[1]:
@@ -353,7 +353,7 @@ class StreamingLearner(Learner):
             self._learned()
             start = stop
 
-    def _predict_rows(self, rows: Rows, out: Array) -> None:
+    def _predict_rows(self, rows: EncodedRows, out: Array) -> None:
         """Fill ``out`` with predictions, by matrix products for learners of blocks with a frequency table."""
         e = self._map
         if e is None:
@@ -378,7 +378,7 @@ class StreamingLearner(Learner):
 
             on_threads(work, slices(len(out), _ROWS))
 
-    def _gather(self, rows: Rows, goal: Array, out: Array | None) -> None:
+    def _gather(self, rows: EncodedRows, goal: Array, out: Array | None) -> None:
         """Cut rows into blocks: predict the rows of each part, add them, learn each full block."""
         start, count = 0, goal.shape[1]
         while start < count:
@@ -447,7 +447,7 @@ class StreamingLearner(Learner):
     def _has_begun(self) -> bool:
         return self._map is not None
 
-    def _ready(self, rows: Rows, outputs: int, opens: bool = True) -> FeatureMap:
+    def _ready(self, rows: EncodedRows, outputs: int, opens: bool = True) -> FeatureMap:
         """Return the map, made at the first event that is learned, after resizing to ``outputs``.
 
         If ``opens``, a block of features that is due is opened.
@@ -557,13 +557,13 @@ class StreamingLearner(Learner):
             until = until if copies is None else min(until, copies.until(events))
         return until
 
-    def _encode_learned(self, x: Event) -> Rows:
+    def _encode_learned(self, x: Event) -> EncodedRows:
         """Return an event, checked, with its names registered and its directions settled."""
         inputs = self._codec.inputs
         rows = inputs.encode_checked(x, True)
         return inputs.encode_checked(x, True) if self._settles(rows) else rows
 
-    def _settles(self, rows: Rows) -> bool:
+    def _settles(self, rows: EncodedRows) -> bool:
         """Choose automatic directions by the first event learned; return whether it must be encoded again."""
         if self._codec.inputs.settled:
             return False
@@ -575,7 +575,7 @@ class StreamingLearner(Learner):
         self,
         e: FeatureMap,
         learning: bool,
-        rows: Rows,
+        rows: EncodedRows,
         target: float = 0.0,
         weight: float = 1.0,
         out: Array | None = None,
@@ -623,7 +623,7 @@ class StreamingLearner(Learner):
         )
         return code
 
-    def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
+    def _run(self, e: FeatureMap, learning: bool, rows: EncodedRows, goal: Array, out: Array) -> None:
         """Run the compiled loop on rows whose values have been checked."""
         self._cover(e, rows)
         if not len(out):
@@ -638,7 +638,7 @@ class StreamingLearner(Learner):
             self._run(e, learning, encoded, goal, out)
 
     def _run_rows(
-        self, handles: Handles, views: Handle, learning: bool, rows: Rows, goal: Array, out: Array
+        self, handles: Handles, views: Handle, learning: bool, rows: EncodedRows, goal: Array, out: Array
     ) -> int:
         """Run the compiled loop on arrays of any layout; it is compiled for that of a single event."""
         given = out
@@ -647,7 +647,7 @@ class StreamingLearner(Learner):
                 np.require(array, kind, ["C", "A", "W"])
                 for array, kind in zip((*rows, goal, out), _KINDS, strict=True)
             ]
-            rows, (goal, given) = Rows(*usual[:3]), usual[3:]
+            rows, (goal, given) = EncodedRows(*usual[:3]), usual[3:]
         rarely, width = 0 if self._stale is None else self._stale.rarely, rows.values.shape[1]
         buffers = handles.scratch.take(width)
         run = self._run_first if self._entry is None else self._entry.run
@@ -657,7 +657,7 @@ class StreamingLearner(Learner):
             out[:] = given
         return code
 
-    def _run_stale(self, e: FeatureMap, rows: Rows, combiner: tuple[object, ...], out: Array) -> None:
+    def _run_stale(self, e: FeatureMap, rows: EncodedRows, combiner: tuple[object, ...], out: Array) -> None:
         """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
         handles, transformed = self._handles_of(e), self._codec.inputs.transform(rows)
         coding, source, record, groups, _ = self._all_but_rows(e)
@@ -676,7 +676,7 @@ class StreamingLearner(Learner):
         e.make_room(TOO_SMALL - code if code < TOO_SMALL else 0)
         return code != OVERFLOWED
 
-    def _cover(self, e: FeatureMap, rows: Rows) -> None:
+    def _cover(self, e: FeatureMap, rows: EncodedRows) -> None:
         """Extend a structured map to the slots of these rows."""
         if e.slots is not None:
             e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
@@ -829,7 +829,7 @@ class StreamingLearner(Learner):
         return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}
 
 
-def _has_layout(rows: Rows, goal: Array, out: Array) -> bool:
+def _has_layout(rows: EncodedRows, goal: Array, out: Array) -> bool:
     """Return whether arrays have the layout of those of a single event."""
     arrays: list[AnyArray] = [rows.slots, rows.keys, rows.values, goal, out]
     return all(array.dtype == kind and array.flags.carray for array, kind in zip(arrays, _KINDS, strict=True))

@@ -21,7 +21,7 @@ import numpy as np
 
 from streamk.arrays import Array
 from streamk.encoding.codec import EVENTS, KNOWN
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import CLIP, GIVEN, HELD
 from streamk.encoding.transforms import LEAST, Transform, has_heavy_tails
 from streamk.features.sample import EVENTS as MOST
@@ -106,7 +106,7 @@ def _scaled(errors: Array, predicted: Array, sizes: Array) -> Array:
     return np.asarray(scaled / np.exp(explained))
 
 
-def _sizes(rows: Rows) -> Array:
+def _sizes(rows: EncodedRows) -> Array:
     """Return distances of numbers from their means and the squares of these, standardised ``(n, 2 d)``."""
     slots = np.broadcast_to(rows.slots, rows.values.shape)
     columns = [np.zeros((len(slots), 0))]
@@ -121,7 +121,7 @@ def _sizes(rows: Rows) -> Array:
     return np.asarray(sizes - sizes.mean(axis=0))
 
 
-def _transforms_for(rows: Rows, learner: Any) -> dict[str, Transform]:
+def _transforms_for(rows: EncodedRows, learner: Any) -> dict[str, Transform]:
     """Return transforms of numbers with heavy tails, and new fits of transforms that exist."""
     inputs, found = learner._codec.inputs, {}
     slots = np.broadcast_to(rows.slots, rows.values.shape)
@@ -142,7 +142,7 @@ def _within_fences(goal: Array) -> Array:
     return np.array([np.clip(goal[0], low - margin, high + margin), goal[1]])
 
 
-def _restart(learner: Any, rows: Rows, goal: Array) -> None:
+def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
     """Reset all but names, transforms, labels and seed, and learn the given events."""
     made, codec = learner._map, learner._codec
     fresh = type(learner)(**learner._get_params())

@@ -307,3 +307,16 @@ def fence(b: Builder) -> None:
     It would otherwise forward stored numbers to later loads, and need more registers than exist.
     """
     b.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)
+
+
+@intrinsic
+def _as_double(typing_context, bits):
+    """Return the double that has these bits."""
+
+    def build(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
+
+    return types.float64(types.uint64), build
+
+
+as_double: Compiled = _as_double

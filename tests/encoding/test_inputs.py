@@ -9,7 +9,7 @@ from streamk.encoding.fields import check_events
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import category_slot
 from streamk.encoding.names import MOST_NAMES
-from streamk.encoding.rows import CATEGORY, RowError, Rows, missing, stack
+from streamk.encoding.rows import CATEGORY, EncodedRows, RowError, missing, stack
 from streamk.encoding.scaling import scale_rows
 
 
@@ -175,18 +175,18 @@ def test_many_shapes_of_event_stay_bounded():
 
 def test_stacking_shares_what_is_shared():
     keys = np.array([[5, 6]], dtype=np.uint64)
-    a = Rows(np.zeros((1, 2), np.int32), keys, np.ones((1, 2)))
-    b = Rows(np.zeros((1, 2), np.int32), keys.copy(), np.zeros((3, 2)))
+    a = EncodedRows(np.zeros((1, 2), np.int32), keys, np.ones((1, 2)))
+    b = EncodedRows(np.zeros((1, 2), np.int32), keys.copy(), np.zeros((3, 2)))
     assert stack([a, b]).keys.shape == (1, 2)
-    c = Rows(np.zeros((1, 1), np.int32), keys[:, :1], np.ones((1, 1)))
+    c = EncodedRows(np.zeros((1, 1), np.int32), keys[:, :1], np.ones((1, 1)))
     mixed = stack([a, c])
     assert mixed.keys.tolist() == [[5, 6], [5, 0]]
     assert mixed.slots.tolist() == [[0, 0], [0, -1]]
 
 
 def test_stacking_puts_fields_in_the_order_of_their_keys():
-    a = Rows(np.array([[1, 2, 0]]), np.array([[9, 7, 8]], np.uint64), np.array([[0.1, 0.2, 0.3]]))
-    b = Rows(np.array([[2, -1, 0]]), np.array([[7, 0, 8]], np.uint64), np.array([[0.4, 0.5, 0.6]]))
+    a = EncodedRows(np.array([[1, 2, 0]]), np.array([[9, 7, 8]], np.uint64), np.array([[0.1, 0.2, 0.3]]))
+    b = EncodedRows(np.array([[2, -1, 0]]), np.array([[7, 0, 8]], np.uint64), np.array([[0.4, 0.5, 0.6]]))
     mixed = stack([a, b])
     assert mixed.keys.tolist() == [[7, 8, 9], [7, 8, 0]]
     assert mixed.slots.tolist() == [[2, 0, 1], [2, 0, -1]]

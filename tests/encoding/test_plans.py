@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import streamk
 from streamk.encoding import inputs
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import Rows, missing
+from streamk.encoding.rows import EncodedRows, missing
 
 NAMES = ["a", "b", "c", "d", "e"]
 VALUES = st.one_of(
@@ -20,7 +20,7 @@ EVENTS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=5)
 SETTINGS = [(True, "keyed"), (True, "dense"), (False, "keyed"), (False, "dense")]
 
 
-def fields_of(rows: Rows) -> set[tuple[int, int, float]]:
+def fields_of(rows: EncodedRows) -> set[tuple[int, int, float]]:
     """Return slot, key and value of every field there is."""
     return {
         (int(slot), int(key), float(value))

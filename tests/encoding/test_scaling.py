@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from streamk.encoding.merging import pooled
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import (
     FIXED,
     FOLLOWING,
@@ -212,7 +212,7 @@ def test_an_outlier_is_farther_than_any_precedent():
 def rows_of(*fields):
     """One row of fields (slot, key, value)."""
     slots, keys, values = zip(*fields, strict=True)
-    return Rows(np.array([slots], np.int32), np.array([keys], np.uint64), np.array([values], float))
+    return EncodedRows(np.array([slots], np.int32), np.array([keys], np.uint64), np.array([values], float))
 
 
 def test_inputs_say_that_they_are_there():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.exact.expansion import InputColumns
 from streamk.exact.lssvm import blocks_of, last_or_best
 from streamk.exact.lssvm_solver import System, kaczmarz
@@ -217,7 +217,7 @@ def test_parameters_are_checked(parameters, message):
 
 
 def test_columns_are_inputs_in_the_order_of_their_keys():
-    rows = Rows(
+    rows = EncodedRows(
         np.full((2, 3), -1, dtype=np.int32),
         np.array([[5, 3, 0], [9, 5, 3]], dtype=np.uint64),
         np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]]),
@@ -225,7 +225,7 @@ def test_columns_are_inputs_in_the_order_of_their_keys():
     columns = InputColumns.of([rows], np.zeros((0, 4)))
     assert columns.keys.tolist() == [3, 5, 9]
     assert columns.dense(rows, 0).tolist() == [[2.0, 1.0, 0.0], [5.0, 4.0, 3.0]]
-    unknown = Rows(rows.slots[:1], np.array([[5, 8, 99]], dtype=np.uint64), rows.values[:1])
+    unknown = EncodedRows(rows.slots[:1], np.array([[5, 8, 99]], dtype=np.uint64), rows.values[:1])
     assert columns.dense(unknown, 0).tolist() == [[0.0, 1.0, 0.0]]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.exact.reservoir import Reservoir
 
 from .references import ticket
@@ -23,7 +23,9 @@ def events(start, stop):
     keys[numbers % 3 == 2, 0] = 11
     keys[:, 1] = np.where((numbers >= 30) & (numbers % 2 == 0), 17, 0)
     values = np.repeat(numbers[:, None], 2, axis=1)
-    return Rows(np.full(keys.shape, -1, dtype=np.int32), keys, values), np.array([numbers, 1.0 + numbers])
+    return EncodedRows(np.full(keys.shape, -1, dtype=np.int32), keys, values), np.array(
+        [numbers, 1.0 + numbers]
+    )
 
 
 def filled(most, cuts, seed=5):

@@ -8,8 +8,8 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.scaling import COUNT, MEAN, SQUARES
 from streamk.experts.binning import Binning
 from streamk.experts.expert import Merge, Observation, evaluate, step
-from streamk.features.columns.cells import CELLS
 from streamk.losses import CODES
+from streamk.vector.cells import CELLS
 
 FIRST, GRIDS, CLASSES = 5, 8, 3
 COLUMNS = slice(FIRST, FIRST + GRIDS)

@@ -7,10 +7,11 @@ import pytest
 from numba import njit
 
 from streamk.encoding.rows import CATEGORY
-from streamk.features.columns.cells import CELLS, GRIDS, importance_of, negative_logarithm
+from streamk.features.columns.cells import GRIDS, importance_of, negative_logarithm
 from streamk.features.columns.family import fill
 from streamk.features.columns.plain import columns_of, index_of
 from streamk.features.sections import Sections
+from streamk.vector.cells import CELLS
 from tests.features.scratch import scratch_of
 
 SCALES, SIZES, BLOCKS = (2.0, 1.0, 0.5, 0.25), (1, 2, 2, 3), 2

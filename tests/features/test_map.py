@@ -5,12 +5,12 @@ import pickle
 import numpy as np
 import pytest
 
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.features.activation import AMPLITUDE
-from streamk.vector.angles import fill_angles
 from streamk.features.map import FeatureMap, exponents_of, largest_unscaled
 from streamk.features.matrix import fill
 from streamk.kernels import kernel
+from streamk.vector.angles import fill_angles
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from streamk.kernels import kernel
 def test_old_features_stay_the_same_to_the_byte(name, slots):
     rng = np.random.default_rng(0)
     keys = np.arange(1, 6, dtype=np.uint64) if slots else rng.integers(2**32, 2**63, 5).astype(np.uint64)
-    rows = Rows(np.full((1, 5), -1, np.int32), keys[None], rng.normal(size=(9, 5)))
+    rows = EncodedRows(np.full((1, 5), -1, np.int32), keys[None], rng.normal(size=(9, 5)))
 
     def features(e):
         phi = np.empty((9, e.width), dtype=np.float32)
@@ -52,7 +52,9 @@ def test_old_features_stay_the_same_to_the_byte(name, slots):
 def test_a_grown_map_estimates_its_kernel(name):
     """Two blocks have half the variance of one, so they are independent."""
     X = np.random.default_rng(1).normal(size=(2, 4)) * 0.6
-    rows = Rows(np.full((1, 4), -1, np.int32), np.arange(1, 5, dtype=np.uint64)[None] << np.uint64(40), X)
+    rows = EncodedRows(
+        np.full((1, 4), -1, np.int32), np.arange(1, 5, dtype=np.uint64)[None] << np.uint64(40), X
+    )
     exact = kernel(name)(X, X)[0, 1]
     found = {1: [], 4: []}
     for seed in range(400):

@@ -5,7 +5,7 @@ import pytest
 
 import streamk
 from streamk.encoding.keys import number_key, number_position_key
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.features.activation import AMPLITUDE
 from streamk.features.map import SPAN, FeatureMap
 from streamk.features.matrix import fill, fill_here
@@ -21,7 +21,7 @@ NONE = np.zeros((0, 4))
 
 
 def rows_of(X, keys):
-    return Rows(np.full((1, len(keys)), -1, np.int32), keys[None], X)
+    return EncodedRows(np.full((1, len(keys)), -1, np.int32), keys[None], X)
 
 
 def features(e, keys, X):

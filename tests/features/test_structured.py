@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 from scipy.linalg import hadamard
 
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.features.counter import fill_bits, mix64_int
-from streamk.vector.lanes import aligned
 from streamk.features.map import FeatureMap
 from streamk.features.matrix import fill
 from streamk.features.segments import Segments, chi, slots_of_first
 from streamk.features.structured import add_projections
 from streamk.kernels import kernel
+from streamk.vector.lanes import aligned
 
 NONE = np.zeros((0, 4))
 
@@ -40,7 +40,7 @@ def frequencies(e, sizes):
 def features_of(e, X):
     out = np.empty((len(X), e.width), dtype=np.float32)
     keys = np.arange(1, X.shape[1] + 1, dtype=np.uint64)[None]
-    fill(e, Rows(np.full(keys.shape, -1, np.int32), keys, X), NONE, np.float32(np.sqrt(2.0)), out)
+    fill(e, EncodedRows(np.full(keys.shape, -1, np.int32), keys, X), NONE, np.float32(np.sqrt(2.0)), out)
     return out
 
 
@@ -102,7 +102,7 @@ def test_categories_are_added_to_the_angles(name):
     X = np.random.default_rng(2).normal(size=(33, 11))
     X[:, 10] = 1.0
     keys = np.append(np.arange(1, 11, dtype=np.uint64), category)[None]
-    rows = Rows(np.full(keys.shape, -1, np.int32), keys, X)
+    rows = EncodedRows(np.full(keys.shape, -1, np.int32), keys, X)
     out = np.empty((33, e.width), dtype=np.float32)
     fill(e, rows, NONE, np.float32(np.sqrt(2.0)), out)
     W = np.vstack([frequencies(e, [64])[:10], e.frequencies(keys[0, 10:], slice(None), slice(0, e.width))])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import EncodedRows
 from streamk.learners.kernel_loop import process_rows
 
 EVENTS = [{"a": i % 7 / 7, "b": i % 11 / 11, "c": i % 5 / 5} for i in range(40)]
@@ -26,7 +26,7 @@ def test_rows_of_any_layout_are_predicted_alike(layout):
     found = LAYOUTS[layout](np.zeros_like(expected))
     learner._predict_rows(rows, expected)
     before = len(process_rows.overloads)
-    learner._predict_rows(Rows(rows.slots, rows.keys, LAYOUTS[layout](rows.values)), found)
+    learner._predict_rows(EncodedRows(rows.slots, rows.keys, LAYOUTS[layout](rows.values)), found)
     assert found.tolist() == expected.tolist()
     assert len(process_rows.overloads) == before
     assert expected.any()

@@ -19,12 +19,10 @@ from river.checks import yield_checks
 import streamk
 from streamk.dispatch import implements
 from streamk.experts.expert import ITERATE, Expert, count_step, step
-from streamk.vector.linear_algebra import add_scaled
 from streamk.features import sections
 from streamk.features.columns import FAMILIES
 from streamk.features.columns.family import Family, fill
 from streamk.features.sections import COARSE, Sections
-from streamk.vector.spans import clear
 from streamk.learners import loading, streaming
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -32,6 +30,8 @@ from streamk.learners.streaming import StreamingLearner
 from streamk.losses import residuals
 from streamk.schedules import Growth
 from streamk.state import SUM, Field, Stateful
+from streamk.vector.linear_algebra import add_scaled
+from streamk.vector.spans import clear
 from tests.laws.subjects import events
 from tests.laws.test_same_model import looped, prequential
 

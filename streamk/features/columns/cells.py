@@ -23,47 +23,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Integers
-from streamk.compiling import INNER, Compiled, both
+from streamk.compiling import INNER, both
 from streamk.dispatch import implements
 from streamk.encoding.rows import CATEGORY
 from streamk.features.columns.family import Family, fill
 from streamk.features.columns.plain import column_of, tag_of
 from streamk.features.counter import block_keys, mix64, mix64_int, uniforms
-from streamk.vector.lanes import (
-    FLOAT,
-    INDEX,
-    Value,
-    at,
-    call,
-    data,
-    gathered,
-    index,
-    load,
-    shape,
-    store,
-    times,
-    vector,
-)
+from streamk.vector.cells import hash_cells
 
-GRIDS, CELLS = 256, 8192
+GRIDS = 256
 _SIZES = 1, 2, 2, 3  # fields of a grid; every size has each scale in turn
 _SCALES = 2.0, 1.0, 0.5, 0.25  # ``ℓ``, in deviations
 _FIELDS = max(_SIZES)
 _CYCLE = len(_SIZES) * len(_SCALES)
-_LANES = 8  # grids at a time, a divisor of their number
 _WIDTH = 512  # inputs of an event that count
 _LEAST = 0.05  # importance
-_SHIFT = 64 - (CELLS - 1).bit_length()
 _STREAM = 0x6772696473
-_FACTORS = 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5
-_LAST = 0xFF51AFD7ED558CCD
 
 
 class GridRecord(NamedTuple):
@@ -138,41 +117,6 @@ def importance_of(improvements: list[float], count: int) -> Floats:
     return importance
 
 
-@intrinsic
-def _fill_cells(typing_context, start, places, inverse, offsets, numbers, codes, phi, first):
-    """Fill ``phi`` from ``first`` on with the cells of all grids, eight at a time."""
-
-    def generate(context, b, signature, arguments):
-        start, places, inverse, offsets, numbers, codes, phi = (
-            data(context, b, signature, arguments, k) for k in range(7)
-        )
-        out, grids = at(b, phi, arguments[7]), shape(context, b, signature, arguments, 0)[0]
-        word = vector(_LANES, INDEX)
-
-        def constant(number: int) -> Value:
-            return ir.Constant(word, [number] * _LANES)
-
-        with cgutils.for_range(b, b.ashr(grids, index(3))) as loop:
-            g = times(b, loop.index, _LANES)
-            cell = load(b, at(b, start, g), _LANES)
-            for f, factor in enumerate(_FACTORS):
-                k = b.add(g, times(b, grids, f))
-                own = [b.load(at(b, places, k, index(lane))) for lane in range(_LANES)]
-                number = b.fmul(gathered(b, numbers, own), load(b, at(b, inverse, k), _LANES))
-                number = call(b, "floor", b.fadd(number, load(b, at(b, offsets, k), _LANES)))
-                code = b.add(b.fptosi(number, word), gathered(b, codes, own))
-                cell = b.add(cell, b.mul(code, constant(factor)))
-            cell = b.mul(b.xor(cell, b.lshr(cell, constant(32))), constant(_LAST))
-            cell = b.lshr(cell, constant(_SHIFT))
-            store(b, b.sitofp(cell, vector(_LANES, FLOAT)), at(b, out, g))
-        return context.get_dummy_value()
-
-    return types.void(start, places, inverse, offsets, numbers, codes, phi, types.intp), generate
-
-
-_fill: Compiled = _fill_cells
-
-
 class CellColumns(Family):
     """Cells of random grids."""
 
@@ -195,7 +139,7 @@ def _fill_columns(grids, sections, scratch, i, learned, phi):
     _sort_fields(grids, scratch, i, fields)
     _choose(sections, grids, fields)
     row = i * phi.shape[1] + grids.first
-    _fill(grids.start, grids.places, grids.inverse, grids.offsets, grids.numbers, grids.codes, phi, row)
+    hash_cells(grids.start, grids.places, grids.inverse, grids.offsets, grids.numbers, grids.codes, phi, row)
 
 
 @njit(**INNER)
