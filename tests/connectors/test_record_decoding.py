@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.events.decoding import Event
+from connectors.events.decoding import Event, EventFormat
 from connectors.events.values import label, labels_of, read_label
 from tests.connectors.reading import decoder_of
 
@@ -375,3 +375,12 @@ def test_labels_of_the_decoder():
 def test_labels_at_once_are_those_of_each(targets):
     found = list(labels_of(targets))
     assert [(type(y), y) for y in found] == [(type(label(y)), label(y)) for y in targets]
+
+
+def test_an_attempt_to_decode_records_together_counts_no_misfit():
+    decode = EventFormat("y", types={"a": "number"}, numbers=True).decoder("json")
+    values = [b'{"a": "x", "y": 1}', b'{"a": 1, "y": "seven"}']
+    assert decode.plain(values) is None
+    assert not decode.take_misfits()
+    assert decode.plain(values[:1]) is not None
+    assert decode.take_misfits()["a"].count == 1
