@@ -129,8 +129,8 @@ class BatchBuilder:
 
     def decode(self, decoder: Decoder, lines: Sequence[int], values: Sequence[bytes]) -> None:
         """Take the records with these bytes, decoded together where that is possible."""
-        if (found := decoder.plain(values)) is not None:
-            events, targets = found
+        if (decoded := decoder.plain(values)) is not None:
+            events, targets = decoded
             if not self.labelled or (None not in targets and all(events)):
                 self.lines += lines
                 self.ordinals += range(len(lines))
@@ -245,13 +245,13 @@ class RecordBatch:
 
 def before_misfit(batch: RecordBatch, types: Mapping[str, str]) -> tuple[RecordBatch, str]:
     """Return the records before the first that may have a value that does not fit, and a sentence."""
-    name, found = next(iter(batch.misfits.items()))
+    name, misfits = next(iter(batch.misfits.items()))
     missing = [row for row, event in enumerate(batch.events) if event.get(name) is None]
     count = missing[0] if missing else 0
     kept = RecordBatch(batch.lines[:count], batch.targets[:count], batch.events[:count])
     kept.name, kept.notes, kept.done = batch.name, batch.notes, batch.done
     line = batch.lines[count] if len(batch) else 0
     return kept, (
-        f"{batch.name}, line {line} or later: {found.example!r} in {name} does not fit "
+        f"{batch.name}, line {line} or later: {misfits.example!r} in {name} does not fit "
         f'"{types.get(name, "its type")}"; --type {name}=TYPE sets the type'
     )

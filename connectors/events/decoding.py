@@ -100,13 +100,13 @@ class Rejected(str):
 def rejected(place: object, reason: object) -> Rejected:
     """Return the sentence that a record is not taken.
 
-    >>> found = rejected(Location("log.csv", 12), "1 values for 2 columns")
-    >>> found, found.place.line, found.reason
+    >>> rejection = rejected(Location("log.csv", 12), "1 values for 2 columns")
+    >>> rejection, rejection.place.line, rejection.reason
     ('log.csv, line 12: 1 values for 2 columns', 12, '1 values for 2 columns')
     """
-    found = Rejected(f"{place}: {reason}")
-    found.place, found.reason = place if isinstance(place, Location) else None, str(reason)
-    return found
+    rejection = Rejected(f"{place}: {reason}")
+    rejection.place, rejection.reason = place if isinstance(place, Location) else None, str(reason)
+    return rejection
 
 
 class Places(Protocol):
@@ -126,8 +126,8 @@ def skipped(unreadable: int, unlabelled: int, target: str = "a target") -> str:
         f"{unreadable:,} that cannot be decoded" if unreadable else "",
         f"{unlabelled:,} without {target}" if unlabelled else "",
     ]
-    found = " and ".join(filter(None, parts))
-    return f"skipped {unreadable + unlabelled:,} rows: {found}" if found else ""
+    reasons = " and ".join(filter(None, parts))
+    return f"skipped {unreadable + unlabelled:,} rows: {reasons}" if reasons else ""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -219,8 +219,8 @@ class EventFormat:
     @property
     def required(self) -> list[str]:
         """The columns that CSV and Parquet must have."""
-        own = [name for name in self.roles if self.labelled or name != self.target]
-        return [*own, *self.verbatim, *self.moments]
+        roles = [name for name in self.roles if self.labelled or name != self.target]
+        return [*roles, *self.verbatim, *self.moments]
 
     def with_types(self, types: Mapping[str, str]) -> EventFormat:
         """Return the same with more types; those that are there stay."""
@@ -251,13 +251,13 @@ class EventFormat:
         ValueError
             If a column is not there.
         """
-        own = replace(
+        complete = replace(
             self,
             columns=self.columns or columns,
             delimiter=delimiter or self.delimiter or ",",
             decimal=decimal or self.decimal or ".",
         )
-        return Decoder(form, own)
+        return Decoder(form, complete)
 
 
 def _is_text(encoding: str) -> bool:
@@ -375,7 +375,7 @@ class Decoder:
         }[form]
 
     def _missing_strings(self) -> Sequence[str]:
-        """Return the strings that are no value: of CSV the usual ones, or those that are given."""
+        """Return the strings that are no value: of CSV the usual ones, or those of the settings."""
         return self.format.missing if self.form == "csv" or tuple(self.format.missing) != MISSING else ()
 
     @property
@@ -458,19 +458,19 @@ class Decoder:
 
     def takes(self, name: str) -> bool:
         """Return whether a field is a feature, or has another part in an event."""
-        found = self._known_names.get(name)
-        if found is None:
+        taken = self._known_names.get(name)
+        if taken is None:
             path = str(name)
             whole = {
                 path,
                 *(path[:at] for at, letter in enumerate(path) if letter == "."),
             }  # objects it is in
-            found = name in self._parts or (
+            taken = name in self._parts or (
                 not whole & self._ignored and (self._only is None or bool(whole & self._only))
             )
             if len(self._known_names) < _KEPT:
-                self._known_names[name] = found
-        return found
+                self._known_names[name] = taken
+        return taken
 
     def is_whole(self, text: str) -> bool:
         """Return whether a string is a line of CSV, with as many values as there are columns."""
@@ -491,8 +491,8 @@ class Decoder:
         rows = list(csv.reader([value.decode()], delimiter=self.format.delimiter or ",", strict=True))
         count = len(self._names)
         if len(rows) != 1 or len(rows[0]) != count:
-            found = len(rows[0]) if rows else 0
-            raise ValueError(f"{found} values for {count} columns")
+            width = len(rows[0]) if rows else 0
+            raise ValueError(f"{width} values for {count} columns")
         cells = rows[0]
         first = cells[0].removeprefix(_MARK)
         if first == self._names[0] and numbered([first, *cells[1:]])[0] == self._names:
@@ -622,15 +622,15 @@ class Decoder:
         return {name: value for name, value in fields.items() if self.takes(name)}
 
     def _rename(self, fields: Fields, names: Mapping[str, str]) -> Fields:
-        found: Fields = {}
+        renamed: Fields = {}
         for name, source in names.items():
             inside = self._texts.get(source) or [
                 each for each in fields if str(each).startswith(f"{source}.")
             ]
             if source in fields:
-                found[name] = fields[source]
-            found |= {name + each.removeprefix(source): fields[each] for each in inside}
-        return found
+                renamed[name] = fields[source]
+            renamed |= {name + each.removeprefix(source): fields[each] for each in inside}
+        return renamed
 
     def _with_types(self, fields: Fields) -> Fields:
         """Read values by their types, and replace text by counts of its words; it changes the dict."""
@@ -656,11 +656,11 @@ class Decoder:
             value = fields.get(name)
             if value is None or (name in self._numbers and type(value) is float and value - value == 0.0):
                 continue
-            found = read(value)
-            if found is MISFIT:
+            typed = read(value)
+            if typed is MISFIT:
                 self.note_misfit(name, value)
-                found = None
-            fields[name] = found
+                typed = None
+            fields[name] = typed
 
     @property
     def drops_values(self) -> bool:
@@ -675,35 +675,35 @@ class Decoder:
 
     def note_misfit(self, name: str, value: object, count: int = 1) -> None:
         """Count values that do not fit the type of their column."""
-        found = self.misfits.setdefault(name, Misfits())
-        found.count += count
-        if found.example is None and value is not MISFIT:
-            found.example = str(value)[:_SHOWN]
+        misfits = self.misfits.setdefault(name, Misfits())
+        misfits.count += count
+        if misfits.example is None and value is not MISFIT:
+            misfits.example = str(value)[:_SHOWN]
 
     def take_misfits(self) -> dict[str, Misfits]:
         """Return what was counted since the last call."""
-        found, self.misfits = self.misfits, {}
-        return found
+        misfits, self.misfits = self.misfits, {}
+        return misfits
 
     def plain(self, values: Sequence[bytes | None]) -> tuple[list[Fields], list[Target]] | None:
-        """Return fields and targets of many values; None if some must be looked at one by one."""
+        """Return fields and targets of many values; None if they must be decoded one by one."""
         if not self._plain:
             return None
         try:
-            found: list[Fields] = list(map(self._parse, cast(Sequence[bytes], values)))
+            events: list[Fields] = list(map(self._parse, cast(Sequence[bytes], values)))
         except (ValueError, RecursionError, csv.Error, TypeError, AttributeError):
             return None
-        if set(map(type, found)) != {dict}:
+        if set(map(type, events)) != {dict}:
             return None
         if self.form != "csv":
             try:
-                found = list(map(self._flattened, found))
+                events = list(map(self._flattened, events))
             except (TypeError, ValueError, RecursionError):
                 return None
         name = self.format.target
-        targets = [None if name is None else fields.pop(name, None) for fields in found]
+        targets = [None if name is None else fields.pop(name, None) for fields in events]
         if self.form != "csv":
-            found = list(map(self._without_ignored, found))
+            events = list(map(self._without_ignored, events))
         numeric = self.format.numbers or _base_of(self.format, self.format.target or "") == NUMBER
         if self.form != "csv" and (numeric or self._missing or {float, Decimal} & set(map(type, targets))):
             try:
@@ -712,8 +712,8 @@ class Decoder:
                 return None
         # at the end, since misfits are counted once
         if self._typed or self._texts or (self._missing and self.form != "csv"):
-            found = list(map(self._with_types, found))
-        return found, targets
+            events = list(map(self._with_types, events))
+        return events, targets
 
 
 def is_total(word: str) -> bool:
@@ -732,11 +732,11 @@ def _base_of(format: EventFormat, name: str) -> str:
 
 def _absent(missing: Sequence[str], decimal: str) -> frozenset[float | str]:
     """Return the numbers among strings that are no value, and the labels that they are."""
-    found: set[float | str] = set()
+    absent: set[float | str] = set()
     for text in missing:
         if (number := parse_number(text, decimal)) is not None:
-            found |= {number, read_label(plain_number(text, decimal) or text) or text}
-    return frozenset(found)
+            absent |= {number, read_label(plain_number(text, decimal) or text) or text}
+    return frozenset(absent)
 
 
 def _is_absent(value: object, absent: frozenset[float | str]) -> bool:
@@ -750,8 +750,8 @@ def _unless(read: Read, absent: frozenset[float | str]) -> Read:
         return read
 
     def present(value: object) -> object:
-        found = read(value)
-        return None if _is_absent(found, absent) else found
+        typed = read(value)
+        return None if _is_absent(typed, absent) else typed
 
     return present
 
@@ -760,8 +760,8 @@ def _or_as_written(read: Read) -> Read:
     """Return a reader that returns a value that does not fit as it is."""
 
     def kept(value: object) -> object:
-        found = read(value)
-        return value if found is MISFIT else found
+        typed = read(value)
+        return value if typed is MISFIT else typed
 
     return kept
 

@@ -32,9 +32,9 @@ class ModelFile(NamedTuple):
 
 def stored_of(format: EventFormat, inputs: Sequence[str] = ()) -> Stored:
     """Return what a model file stores of a format; ``inputs`` are the fields that were learned, if known."""
-    found = {key: getattr(format, key) for key in _KEYS}
+    values = {key: getattr(format, key) for key in _KEYS}
     plain = {
-        key: dict(value) if isinstance(value, Mapping) else _plain(value) for key, value in found.items()
+        key: dict(value) if isinstance(value, Mapping) else _plain(value) for key, value in values.items()
     }
     return {**plain, "inputs": list(inputs)}
 
@@ -59,8 +59,8 @@ def load(path: Path) -> ModelFile:
         If it cannot be read.
     """
     learner, extra = loads_with_extra(path.read_bytes(), str(path))
-    found = extra.get("format", _of_checkpoint(extra)) if isinstance(extra, dict) else None
-    return ModelFile(path, learner, found if isinstance(found, dict) else None)
+    stored = extra.get("format", _of_checkpoint(extra)) if isinstance(extra, dict) else None
+    return ModelFile(path, learner, stored if isinstance(stored, dict) else None)
 
 
 def _of_checkpoint(extra: Fields) -> Stored | None:
@@ -70,7 +70,7 @@ def _of_checkpoint(extra: Fields) -> Stored | None:
         return None
     inferred = mark.get("format") if isinstance(mark, dict) else None
     inferred = inferred if isinstance(inferred, dict) else {}
-    found = {
+    stored = {
         "target": training.get("events.target"),
         "types": {**inferred.get("types", {}), **training.get("schema.types", {})},
         "ignore": [
@@ -80,14 +80,14 @@ def _of_checkpoint(extra: Fields) -> Stored | None:
         "features": training.get("events.features"),
     }
     if "schema.missing" in training:
-        found["missing"] = training["schema.missing"]
+        stored["missing"] = training["schema.missing"]
     if inferred.get("delimiter") and inferred.get("decimal"):
-        found["dialect"] = [inferred["delimiter"], inferred["decimal"]]
-    return found
+        stored["dialect"] = [inferred["delimiter"], inferred["decimal"]]
+    return stored
 
 
 def with_stored(format: EventFormat, stored: Stored | None) -> EventFormat:
-    """Return a format in which what is not given is as it was stored with a model."""
+    """Return a format with the stored value of a model wherever it has a default."""
     if stored is None:
         return format
     plain = EventFormat()
@@ -98,7 +98,7 @@ def with_stored(format: EventFormat, stored: Stored | None) -> EventFormat:
 
 
 def task_of(models: Sequence[ModelFile]) -> str | None:
-    """Return the task of the first of some models, None without any."""
+    """Return the task of the first model, None without any."""
     return next((TASKS[labels_of(model.learner) is None] for model in models), None)
 
 
@@ -137,7 +137,7 @@ class LearnedFields:
 
     @classmethod
     def of(cls, models: Sequence[ModelFile], target: str | None) -> LearnedFields:
-        """Return the fields that some models have learned."""
+        """Return the fields that models have learned."""
         inputs = dict.fromkeys(name for model in models for name in inputs_of(model))
         stored = [model.stored for model in models if model.stored is not None]
         read = {
@@ -179,10 +179,10 @@ class LearnedFields:
                 f"{file} has none of the fields that {self.model} has learned: no {meant}; its fields are "
                 f"{_listed(list(map(repr, there)))}"
             )
-        found = []
+        sentences = []
         if lacking:
             which = ("which", "it is") if len(lacking) == 1 else ("all of which", "they are")
-            found.append(
+            sentences.append(
                 f"{file} has no field {meant}, {which[0]} {self.model} has learned: {which[1]} missing"
             )
         learned = {_root(name) for name in self.inputs} if nested else set(self.inputs)
@@ -191,14 +191,14 @@ class LearnedFields:
         more = [name for name in more if name not in (*near.values(), other)]
         if self.inputs and more:
             fields = "field" if len(more) == 1 else "fields"
-            found.append(
+            sentences.append(
                 f"{file} has the {fields} {_listed(list(map(repr, more)))}, not learned by {self.model}"
             )
         if other:
-            found.append(
+            sentences.append(
                 f"{file} has no field {self.target!r} to score predictions with; did you mean {other!r}?"
             )
-        return found
+        return sentences
 
 
 def _root(name: str) -> str:
@@ -240,7 +240,7 @@ def require_common(models: Sequence[ModelFile]) -> None:
     """Raise a ValueError if models that have learned events have nothing to merge.
 
     These are models without a common field, and classifiers of other targets, or of labels of other types,
-    without a common label. Models of one target may each have learned labels of their own, as those of a
+    without a common label. Models of one target may each have learned other labels, as those of a
     sorted log.
     """
     learned = [model for model in models if model.learner.events + model.learner.pending]
@@ -249,7 +249,7 @@ def require_common(models: Sequence[ModelFile]) -> None:
         raise ValueError(_nothing_common("field", *pair))
     labels = [(model.path, set(labels_of(model.learner) or ())) for model in learned]
     targets = {model.stored["target"] for model in learned if model.stored and model.stored.get("target")}
-    kinds = {type(label) is str for _, found in labels for label in found}
+    kinds = {type(label) is str for _, classes in labels for label in classes}
     if (len(targets) > 1 or len(kinds) > 1) and (pair := _apart([each for each in labels if each[1]])):
         raise ValueError(_nothing_common("label", *pair))
 

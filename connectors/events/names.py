@@ -39,8 +39,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float = CUTOFF) -> str:
     folded: dict[str, str] = {}
     for each in known:
         folded.setdefault(each.casefold(), each)
-    found = difflib.get_close_matches(name.casefold(), folded, 1, cutoff)
-    return folded[found[0]] if found else ""
+    matches = difflib.get_close_matches(name.casefold(), folded, 1, cutoff)
+    return folded[matches[0]] if matches else ""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -79,20 +79,20 @@ def numbered(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     if len(set(names)) == len(names):
         return list(names), []
-    taken, found, of = set(names), list[str](), dict[str, list[str]]()
+    taken, unique, of = set(names), list[str](), dict[str, list[str]]()
     for name in names:
         free = name
         if name in of:
             free = next(new for k in count(1) if (new := f"{name}.{k}") not in taken)
             taken.add(free)
         of.setdefault(name, []).append(free)
-        found.append(free)
+        unique.append(free)
     notes = [
         f"{len(each)} columns are named {name!r}; they are read as {', '.join(each[:-1])} and {each[-1]}"
         for name, each in of.items()
         if name and len(each) > 1
     ]
-    return found, notes
+    return unique, notes
 
 
 def as_written(names: Sequence[str]) -> Sequence[str]:

@@ -13,7 +13,7 @@ ignored    anything                                                       nothin
 ========== ============================================================== =================================
 
 A value that does not fit the type of its column is missing, and is counted; it never becomes a category.
-Per cent are in their own unit: ``12.3 %`` is 12.3. Currencies are dropped.
+Per cent are read in that unit: ``12.3 %`` is 12.3. Currencies are dropped.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     >>> plain_number("$-1,234,567,890,123,456,789.50"), plain_number("(7 %)"), plain_number("seven")
     ('-1234567890123456789.50', '-7', None)
     """
-    found = _NUMBERS[decimal].fullmatch(text.strip())
-    if found is None or (found["open"] is None) != (found["close"] is None):
+    match = _NUMBERS[decimal].fullmatch(text.strip())
+    if match is None or (match["open"] is None) != (match["close"] is None):
         return None
-    whole = re.sub(r"\D", "", found["whole"]).lstrip("0") or "0"
-    signs = [found["sign"], found["inner"], found["last"], found["open"] and "-"]
+    whole = re.sub(r"\D", "", match["whole"]).lstrip("0") or "0"
+    signs = [match["sign"], match["inner"], match["last"], match["open"] and "-"]
     minus = "-" if sum(sign in ("-", "−") for sign in signs if sign) % 2 else ""
-    return f"{minus}{whole}{'.' if found['part'] else ''}{found['part'] or ''}{found['power'] or ''}"
+    return f"{minus}{whole}{'.' if match['part'] else ''}{match['part'] or ''}{match['power'] or ''}"
 
 
 def parse_number(text: str, decimal: str = ".") -> float | None:
@@ -145,13 +145,13 @@ def check_type(name: str, kind: str) -> str:
     ValueError
         If there is no such type; the sentence names the field.
     """
-    base, _, rest = kind.partition(":")
+    base, _, detail = kind.partition(":")
     known = base in TYPES
-    if known and rest:
+    if known and detail:
         known = (
-            (base == DATETIME and (rest == "iso" or rest in _EPOCHS or "%" in rest))
-            or (base == TEXT and rest.isdigit() and int(rest) > 0)
-            or (base == NUMBER and _UNIT.fullmatch(f"0{rest}") is not None)
+            (base == DATETIME and (detail == "iso" or detail in _EPOCHS or "%" in detail))
+            or (base == TEXT and detail.isdigit() and int(detail) > 0)
+            or (base == NUMBER and _UNIT.fullmatch(f"0{detail}") is not None)
         )
     if not known:
         meant = "" if base in TYPES else nearest(base, TYPES)
@@ -185,8 +185,8 @@ def _read_boolean(value: object) -> object:
         return value
     if isinstance(value, str):
         value = value.strip()
-        found = _TRUTHS.get(value.lower())
-        value = found if found is not None else {"1": 1, "0": 0}.get(value, value)
+        truth = _TRUTHS.get(value.lower())
+        value = truth if truth is not None else {"1": 1, "0": 0}.get(value, value)
     return bool(value) if value in (0, 1) else MISFIT
 
 
@@ -229,11 +229,11 @@ def reader_of(kind: str, decimal: str = ".") -> Read:
     Values are strings of CSV, or what JSON and its like have. Columns of text are not read by it
     (:func:`words_of`), and what is no input is not read at all.
     """
-    base, _, rest = kind.partition(":")
+    base, _, detail = kind.partition(":")
     if base == NUMBER:
-        return _read_number(decimal, rest)
+        return _read_number(decimal, detail)
     if base == DATETIME:
-        return _read_moment(rest or "iso")
+        return _read_moment(detail or "iso")
     return _read_boolean if base == BOOLEAN else _read_category
 
 
@@ -252,10 +252,10 @@ def words_of(text: object, count: int) -> list[float]:
     >>> words_of("to be or not to be", 4)
     [2.0, 3.0, 0.0, 1.0]
     """
-    found = [0.0] * count
+    counts = [0.0] * count
     for word in _WORD.findall(str(text).lower()):
-        found[zlib.crc32(word.encode()) % count] += 1.0
-    return found
+        counts[zlib.crc32(word.encode()) % count] += 1.0
+    return counts
 
 
 # ---- inference
@@ -347,11 +347,11 @@ def infer(name: str, values: Sequence[object], decimal: str = ".") -> str:
         return ""
     strings = [str(value) for value in values]
     numbers = [parse_number(text, decimal) for text in strings]
-    found = [number for number in numbers if number is not None]
-    if found and _are_mostly(numbers, strings):
+    valid = [number for number in numbers if number is not None]
+    if valid and _are_mostly(numbers, strings):
         if any(map(_CODE.fullmatch, strings)):
             return CATEGORY
-        return NUMBER if any("%" in text for text in strings) else _of_numbers(name, found, strings)
+        return NUMBER if any("%" in text for text in strings) else _of_numbers(name, valid, strings)
     if kinds != {str}:
         return ""
     if unit := _unit_of(strings, decimal):
@@ -370,10 +370,10 @@ def _unit_of(strings: Sequence[str], decimal: str) -> str:
     >>> _unit_of(["83.1 rpm", "84 rpm"], "."), _unit_of(["1.5kg", "2kg"], "."), _unit_of(["12A", "13A"], ".")
     ('rpm', 'kg', '')
     """
-    found = [_UNIT.fullmatch(text.strip()) for text in strings[:_TRIED]]
-    units = Counter(each["unit"] for each in found if each is not None)
+    matches = [_UNIT.fullmatch(text.strip()) for text in strings[:_TRIED]]
+    units = Counter(each["unit"] for each in matches if each is not None)
     unit, count = units.most_common(1)[0] if units else ("", 0)
-    if 2 * count < len(found):
+    if 2 * count < len(matches):
         return ""
     bare = [without_unit(text, unit) for text in strings]
     numbers = [
@@ -397,11 +397,11 @@ def _are_mostly(read: Sequence[object], strings: Sequence[str]) -> bool:
 
     Nine in ten must fit; or half of them, where all others are one or two words that stand for none.
     """
-    found = [value for value in read if value is not None]
-    if len(found) >= _TOLERATED * len(strings):
+    fitting = [value for value in read if value is not None]
+    if len(fitting) >= _TOLERATED * len(strings):
         return True
     words = {text for text, value in zip(strings, read, strict=True) if value is None}
-    return len(words) <= _WORDS_OF_NONE and len(set(found)) > _FEW and 2 * len(found) >= len(strings)
+    return len(words) <= _WORDS_OF_NONE and len(set(fitting)) > _FEW and 2 * len(fitting) >= len(strings)
 
 
 def _of_numbers(name: str, values: Sequence[float], written: Sequence[object]) -> str:
@@ -439,19 +439,19 @@ def _date_format(strings: Sequence[str]) -> str:
         stripped
     ):
         return ""
-    found: dict[str, list[datetime]] = {}
+    by_form: dict[str, list[datetime]] = {}
     for form in ("iso", *_FORMATS):
         moments = _moments(form, stripped)
         if moments is None:
             continue
         if form == "iso":
             return form
-        found[form] = moments
-    most = max(map(len, found.values()), default=0)
-    best = [form for form, moments in found.items() if len(moments) == most]
+        by_form[form] = moments
+    most = max(map(len, by_form.values()), default=0)
+    best = [form for form, moments in by_form.items() if len(moments) == most]
     if len(best) > 1:
         for form in best:
-            moments = found[form]
+            moments = by_form[form]
             if len(set(moments)) > 1 and all(a <= b for a, b in pairwise(moments)):
                 return form
     return best[0] if best else ""
@@ -462,11 +462,11 @@ def _moments(form: str, strings: Sequence[str]) -> list[datetime] | None:
     read = _read_moment(form)
 
     def parse(text: str) -> datetime | None:
-        found = read(text) if form != "iso" or _ISO.fullmatch(text) else MISFIT
-        return found.replace(tzinfo=None) if isinstance(found, datetime) else None
+        moment = read(text) if form != "iso" or _ISO.fullmatch(text) else MISFIT
+        return moment.replace(tzinfo=None) if isinstance(moment, datetime) else None
 
-    some = strings[:: max(1, len(strings) // _TRIED)]
-    if 2 * sum(parse(text) is not None for text in some) < len(some):
+    sample = strings[:: max(1, len(strings) // _TRIED)]
+    if 2 * sum(parse(text) is not None for text in sample) < len(sample):
         return None
     moments = [parse(text) for text in strings]
     return [moment for moment in moments if moment is not None] if _are_mostly(moments, strings) else None
@@ -480,7 +480,7 @@ def describe(
     Parameters
     ----------
     kind
-        The type, if it is given; it is inferred otherwise.
+        The type; inferred if empty.
     """
     inferred = kind or infer(name, values, decimal)
     base = inferred.partition(":")[0]
@@ -488,8 +488,8 @@ def describe(
     numbers: list[float] = []
     if base in (NUMBER, BOOLEAN, DATETIME):
         read = [reader_of(inferred, decimal)(value) for value in values]
-        misfits = [value for value, found in zip(values, read, strict=True) if found is MISFIT]
-        numbers = [found for found in read if isinstance(found, int | float)] if base == NUMBER else []
+        misfits = [value for value, typed in zip(values, read, strict=True) if typed is MISFIT]
+        numbers = [typed for typed in read if isinstance(typed, int | float)] if base == NUMBER else []
     none = stand_ins(numbers)
     distinct = list(dict.fromkeys(map(str, values)))
     warnings = [] if kind else [_warning(base, inferred, values, misfits), _of_order(numbers, none)]
@@ -562,9 +562,9 @@ def _ambiguous(text: str, form: str) -> bool:
 
 def inputs_of(kind: str) -> str:
     """Return what a learner sees of a column, in words."""
-    base, _, rest = kind.partition(":")
+    base, _, detail = kind.partition(":")
     if base == TEXT:
-        return f"{int(rest or WORDS):,} hashed words"
+        return f"{int(detail or WORDS):,} hashed words"
     return {
         NUMBER: "1 number", BOOLEAN: "category", DATETIME: "7 calendar inputs", CATEGORY: "category",
         IDENTIFIER: "ignored", IGNORED: "ignored", "": "numbers and categories",
@@ -582,43 +582,43 @@ def flat(fields: Mapping[str, object]) -> Fields:
     >>> flat({"a": {"b": 1}, "v": [2, 3], "tags": ["x", "y", "x"]})
     {'a.b': 1, 'v.0': 2, 'v.1': 3, 'tags.x': 1.0, 'tags.x.>=2': 1.0, 'tags.y': 1.0}
     """
-    found = {name: value for name, value in fields.items() if not isinstance(value, (dict, list, tuple))}
+    inputs = {name: value for name, value in fields.items() if not isinstance(value, (dict, list, tuple))}
     counts: dict[str, int] = {}
     for name, value in fields.items():
         if isinstance(value, (dict, list, tuple)):
-            _flatten(found, counts, name, value)
+            _flatten(inputs, counts, name, value)
     for name, count in counts.items():
-        found.setdefault(name, 1.0)  # a field of that very name counts
+        inputs.setdefault(name, 1.0)  # a field of that very name counts
         for step in _STEPS[: bisect_right(_STEPS, count)]:
-            found.setdefault(f"{name}.>={step}", 1.0)
-    return found
+            inputs.setdefault(f"{name}.>={step}", 1.0)
+    return inputs
 
 
-def _flatten(found: Fields, counts: dict[str, int], name: str, value: object) -> None:
+def _flatten(inputs: Fields, counts: dict[str, int], name: str, value: object) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
-            _flatten(found, counts, f"{name}.{key}", inner)
+            _flatten(inputs, counts, f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in value):
             for place, each in enumerate(value):
-                found.setdefault(f"{name}.{place}", each)
+                inputs.setdefault(f"{name}.{place}", each)
         else:
             for each in value:
-                _count(found, counts, name, each)
+                _count(inputs, counts, name, each)
     else:
-        found.setdefault(name, value)
+        inputs.setdefault(name, value)
 
 
-def _count(found: Fields, counts: dict[str, int], name: str, value: object) -> None:
+def _count(inputs: Fields, counts: dict[str, int], name: str, value: object) -> None:
     """Add one element of a list to the counts of its values."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _count(found, counts, f"{name}.{key}", inner)
+            _count(inputs, counts, f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         for each in value:
-            _count(found, counts, name, each)
+            _count(inputs, counts, name, each)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        found[name] = found.get(name, 0.0) + value
+        inputs[name] = inputs.get(name, 0.0) + value
     elif value is not None:
         place = f"{name}.{value}"
         counts[place] = counts.get(place, 0) + 1

@@ -41,17 +41,17 @@ time (docs/limits.md)
         self.events += len(targets)
         if self.runs > _MOST and not self._sorted:
             return
-        found = [label for label, _ in groupby(targets)]
-        if self.runs and found and found[0] == self._last:
-            del found[0]
-        for before, after in pairwise([self._last, *found] if self.runs else found):
+        labels = [label for label, _ in groupby(targets)]
+        if self.runs and labels and labels[0] == self._last:
+            del labels[0]
+        for before, after in pairwise([self._last, *labels] if self.runs else labels):
             if isinstance(before, float) and isinstance(after, float):
                 self.rises += before < after
                 self.falls += before > after
-        self.runs += len(found)
-        if found:
-            self._labels.update(found[:_MOST])
-            self._last = found[-1]
+        self.runs += len(labels)
+        if labels:
+            self._labels.update(labels[:_MOST])
+            self._last = labels[-1]
 
     @property
     def _sorted(self) -> bool:

@@ -88,17 +88,17 @@ from whole numbers; give --task regression, or --task classification if every nu
         if len(self._seen) + len(new) <= _MOST_CLASSES and not any(map(_is_fraction, new)):
             self._seen |= new
             return None
-        for row, found in enumerate(labels):
-            self._seen.add(found)
-            if _is_fraction(found) or len(self._seen) > _MOST_CLASSES:
+        for row, target in enumerate(labels):
+            self._seen.add(target)
+            if _is_fraction(target) or len(self._seen) > _MOST_CLASSES:
                 return row
         return None
 
     def sentence(self, wrong: object) -> str:
         """Return why the first wrong label shows that targets are numbers."""
-        found = f"is {wrong}" if _is_fraction(wrong) else f"has more than {_MOST_CLASSES} values"
+        problem = f"is {wrong}" if _is_fraction(wrong) else f"has more than {_MOST_CLASSES} values"
         return (
-            f"`{self._name}` {found}, but classification was inferred from whole numbers; give --task "
+            f"`{self._name}` {problem}, but classification was inferred from whole numbers; give --task "
             "regression, or --task classification if every number is a class"
         )
 

@@ -73,21 +73,21 @@ def value_reader(decimal: str = ".", missing: Sequence[str] = (), labels: bool =
         return read
     gone = frozenset(missing)
 
-    def given(text: str) -> object:
+    def read_cell(text: str) -> object:
         if missing and text.strip() in gone:
             return None
         if decimal == ".":
-            found = read(text)
+            value = read(text)
         elif "." in text:
-            found = text
+            value = text
         else:
-            found = read(text.replace(",", "."))
-            found = text if isinstance(found, str) and not _NUMBER.fullmatch(found) else found
-        if missing and (found != found or (labels and text.strip().lower() in _NANS)):
+            value = read(text.replace(",", "."))
+            value = text if isinstance(value, str) and not _NUMBER.fullmatch(value) else value
+        if missing and (value != value or (labels and text.strip().lower() in _NANS)):
             return None
-        return found
+        return value
 
-    return given
+    return read_cell
 
 
 def missing_or(read: Callable[[Any], T], missing: Sequence[str]) -> Callable[[Any], T | None]:
