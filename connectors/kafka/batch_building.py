@@ -114,20 +114,20 @@ def _joined(strings: Sequence[bytes | None]) -> tuple[NDArray[np.uint8], NDArray
 @njit(**INNER)
 def _put(out, pos, number):
     """Write a number as a varint; return the place after it."""
-    rest = np.uint64((number << 1) ^ (number >> 63))
-    while rest >= np.uint64(128):
-        out[pos] = np.uint8((rest & np.uint64(127)) | np.uint64(128))
-        rest >>= np.uint64(7)
+    zigzag = np.uint64((number << 1) ^ (number >> 63))
+    while zigzag >= np.uint64(128):
+        out[pos] = np.uint8((zigzag & np.uint64(127)) | np.uint64(128))
+        zigzag >>= np.uint64(7)
         pos += 1
-    out[pos] = np.uint8(rest)
+    out[pos] = np.uint8(zigzag)
     return pos + 1
 
 
 @njit(**INNER)
 def _size(number):
-    rest, size = np.uint64((number << 1) ^ (number >> 63)), 1
-    while rest >= np.uint64(128):
-        rest >>= np.uint64(7)
+    zigzag, size = np.uint64((number << 1) ^ (number >> 63)), 1
+    while zigzag >= np.uint64(128):
+        zigzag >>= np.uint64(7)
         size += 1
     return size
 
@@ -170,7 +170,7 @@ def _murmur2(keys, sizes, hashes):
     begin = 0
     for i in range(len(sizes)):
         size = sizes[i]
-        found = np.uint64(0x9747B28C) ^ np.uint64(size)
+        state = np.uint64(0x9747B28C) ^ np.uint64(size)
         whole = size // 4 * 4
         for k in range(begin, begin + whole, 4):
             word = np.uint64(0)
@@ -178,11 +178,11 @@ def _murmur2(keys, sizes, hashes):
                 word |= np.uint64(keys[k + byte]) << np.uint64(8 * byte)
             word = (word * mix) & mask
             word = ((word ^ (word >> np.uint64(24))) * mix) & mask
-            found = ((found * mix) & mask) ^ word
+            state = ((state * mix) & mask) ^ word
         if size > whole:
             for byte in range(size - whole):
-                found ^= np.uint64(keys[begin + whole + byte]) << np.uint64(8 * byte)
-            found = (found * mix) & mask
-        found = ((found ^ (found >> np.uint64(13))) * mix) & mask
-        hashes[i] = np.uint32(found ^ (found >> np.uint64(15)))
+                state ^= np.uint64(keys[begin + whole + byte]) << np.uint64(8 * byte)
+            state = (state * mix) & mask
+        state = ((state ^ (state >> np.uint64(13))) * mix) & mask
+        hashes[i] = np.uint32(state ^ (state >> np.uint64(15)))
         begin += size

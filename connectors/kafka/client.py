@@ -55,7 +55,7 @@ _LOGIN = 10_000  # milliseconds
 
 
 def answering(servers: Sequence[str], context: ssl.SSLContext | None) -> list[str]:
-    """Return the servers that answer; all if none does and some can be connected to.
+    """Return the servers that answer; all if none does and one can be connected to.
 
     The client draws one of its servers, and waits for it even where it hangs. It also would retry a refused
     certificate forever.
@@ -70,13 +70,13 @@ def answering(servers: Sequence[str], context: ssl.SSLContext | None) -> list[st
     places = {server: _place(server) for server in servers}
     with ThreadPoolExecutor(len(places)) as pool:
         tried = pool.map(lambda server: _answers(server, *places[server], context), places)
-        found = dict(zip(places, tried, strict=True))
-    there = [server for server, answer in found.items() if answer is True]
-    refusals = [answer for answer in found.values() if isinstance(answer, Failure)]
-    reasons = [f"{server}: {answer}" for server, answer in found.items() if isinstance(answer, OSError)]
+        answers = dict(zip(places, tried, strict=True))
+    there = [server for server, answer in answers.items() if answer is True]
+    refusals = [answer for answer in answers.values() if isinstance(answer, Failure)]
+    reasons = [f"{server}: {answer}" for server, answer in answers.items() if isinstance(answer, OSError)]
     if refusals and not there:
         raise refusals[0]
-    if len(reasons) == len(found):
+    if len(reasons) == len(answers):
         raise BrokerUnavailable(f"no broker answers ({'; '.join(reasons)})")
     return there or list(servers)
 
@@ -118,7 +118,7 @@ def _answers(server: str, host: str, port: int, context: ssl.SSLContext | None) 
         return OSError(error.strerror or str(error))
 
 
-def log_in(found: Options) -> None:
+def log_in(client_options: Options) -> None:
     """Log in to the first broker that answers, and out again.
 
     Raises
@@ -129,7 +129,7 @@ def log_in(found: Options) -> None:
         If the brokers close the connection whenever they get them.
     """
     for _ in range(_ATTEMPTS):
-        client = KafkaNetClient(**found)
+        client = KafkaNetClient(**client_options)
         client._net.start()
         try:
             client._net.run(_greet, client._manager)
@@ -195,23 +195,23 @@ def partition_number(name: str) -> int:
 def identify(consumer: KafkaConsumer, topic: str) -> str:
     """Return what distinguishes a topic from another of its name, made later or on another cluster."""
     cluster = consumer._cluster
-    found = cluster.topic_id(topic)
-    return f"{cluster.cluster_id or ''}/{'' if found is None else found.hex}".rstrip("/")
+    topic_id = cluster.topic_id(topic)
+    return f"{cluster.cluster_id or ''}/{'' if topic_id is None else topic_id.hex}".rstrip("/")
 
 
 def refresh(consumer: KafkaConsumer) -> None:
     """Ask the brokers again for the topics that a consumer reads, and for no others.
 
-    The request goes to the group's coordinator, on its own connection: on others an answer would come behind
+    The request goes to the group's coordinator, on a separate connection: others answer after
     the records that the consumer waits for. Where it cannot be reached, the others get the request once the
-    consumer has given it up, and for a while.
+    consumer has abandoned it, and for a while.
     """
     cluster, manager, until = consumer._cluster, consumer._manager, time.monotonic() + PATIENCE
     again = cluster.metadata_refresh_in_progress  # the request in progress began before
     while True:
-        found = manager.call_soon(cluster.refresh_metadata, consumer._coordinator.coordinator_id)
+        request = manager.call_soon(cluster.refresh_metadata, consumer._coordinator.coordinator_id)
         try:
-            consumer._net.run(manager.wait_for, found, int(PATIENCE * 1000))
+            consumer._net.run(manager.wait_for, request, int(PATIENCE * 1000))
             if not again:
                 return
             again = False
@@ -231,7 +231,7 @@ def options(kafka: Kafka) -> Options:
     Interruption
         If no broker answers.
     """
-    found: Options = {
+    client_options: Options = {
         "client_id": "streamk",
         "bootstrap_timeout_ms": int(PATIENCE * 1000),
         "reconnect_backoff_max_ms": 2000,
@@ -240,23 +240,23 @@ def options(kafka: Kafka) -> Options:
     }
     context = _context(kafka) if kafka.tls else None
     if context:
-        found["ssl_context"] = context
+        client_options["ssl_context"] = context
     if kafka.mechanism and kafka.password is not None:
-        found["sasl_mechanism"] = kafka.mechanism
-        found["sasl_plain_username"] = kafka.username
-        found["sasl_plain_password"] = kafka.password.get_secret_value()
-    found["bootstrap_servers"] = answering(kafka.servers, context)
+        client_options["sasl_mechanism"] = kafka.mechanism
+        client_options["sasl_plain_username"] = kafka.username
+        client_options["sasl_plain_password"] = kafka.password.get_secret_value()
+    client_options["bootstrap_servers"] = answering(kafka.servers, context)
     if kafka.mechanism:
         with explained("kafka"):
-            log_in(found)
-    return found
+            log_in(client_options)
+    return client_options
 
 
-def administrator(found: Options) -> KafkaAdminClient:
+def administrator(client_options: Options) -> KafkaAdminClient:
     """Return a client for groups, from what :func:`options` returned."""
-    there = answering(found["bootstrap_servers"], found.get("ssl_context"))
-    found = {key: value for key, value in found.items() if key != "metrics_enabled"}
-    return KafkaAdminClient(**{**found, "bootstrap_servers": there})
+    there = answering(client_options["bootstrap_servers"], client_options.get("ssl_context"))
+    client_options = {key: value for key, value in client_options.items() if key != "metrics_enabled"}
+    return KafkaAdminClient(**{**client_options, "bootstrap_servers": there})
 
 
 def _context(kafka: Kafka) -> ssl.SSLContext:
@@ -334,10 +334,12 @@ def explained(what: str) -> Iterator[None]:
         raise kind(f"{what}: {words}") from None
 
 
-def topic_configs(found: Options, topics: Iterable[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+def topic_configs(
+    client_options: Options, topics: Iterable[str], names: Sequence[str]
+) -> dict[str, dict[str, str]]:
     """Return these configurations of topics, of those topics that this client may describe."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(names)) for topic in topics]
-    with contextlib.closing(administrator(found)) as admin:
+    with contextlib.closing(administrator(client_options)) as admin:
         configs = admin.describe_configs(resources, config_filter="all").get("topic", {})
     return {
         topic: {name: config[name]["value"] for name in names}
@@ -396,12 +398,12 @@ def records_between(
             raise Interruption(f"{partition_name(place)} brings no records after {at - 1}")
 
 
-def describe(topic: str, key: str, found: Options) -> tuple[list[str], str]:
+def describe(topic: str, key: str, client_options: Options) -> tuple[list[str], str]:
     """Return the names of a topic's partitions, in order, and its identity.
 
-    ``key`` is the setting that names it, ``found`` what :func:`options` returned.
+    ``key`` is the setting that names it, ``client_options`` what :func:`options` returned.
     """
-    with explained(key), contextlib.closing(KafkaConsumer(**found)) as consumer:
+    with explained(key), contextlib.closing(KafkaConsumer(**client_options)) as consumer:
         require_topics(consumer, {key: topic})
         return [partition_name(p) for p in partitions_of(consumer, topic, None)], identify(consumer, topic)
 

@@ -120,24 +120,24 @@ class ChunkCollector:
 
     Attributes
     ----------
-    found : dict of str to Value
+    values : dict of str to Value
         What is whole.
     """
 
     def __init__(self, names: Collection[str] | None = None) -> None:
         self._names = names
-        self.found: dict[str, Value] = {}
+        self.values: dict[str, Value] = {}
         self._open: dict[str, tuple[str, dict[int, bytes]]] = {}
 
     @property
     def done(self) -> bool:
         """Whether nothing before what was taken matters."""
-        return self._names is not None and self.found.keys() >= set(self._names)
+        return self._names is not None and self.values.keys() >= set(self._names)
 
     def take(self, record: Raw) -> None:
         """Take the record before all those taken so far."""
         name, _, chunk = (record.key or b"").decode("utf-8", "replace").rpartition("/")
-        if name in self.found or (self._names is not None and name not in self._names):
+        if name in self.values or (self._names is not None and name not in self._names):
             return
         headers = dict(record.headers)
         if record.value is None or not chunk.isdigit() or not {_COUNT, _SUM, _ABOUT} <= headers.keys():
@@ -156,7 +156,7 @@ class ChunkCollector:
         del self._open[name]
         if _digest(compressed) == total:
             body = zstandard.ZstdDecompressor().decompress(compressed)
-            self.found[name] = Value(body, json.loads(headers[_ABOUT]), int(headers[_COUNT]))
+            self.values[name] = Value(body, json.loads(headers[_ABOUT]), int(headers[_COUNT]))
 
 
 log = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ class CompactedTopic:
         Its name.
     key
         The setting or the option that names it, for messages.
-    found
+    client_options
         What :func:`connectors.kafka.client.options` returned.
 
     Raises
@@ -187,12 +187,12 @@ class CompactedTopic:
         If the topic is not there, or is not compacted.
     """
 
-    def __init__(self, topic: str, key: str, found: Options) -> None:
-        self.topic, self._key, self._options = topic, key, dict(found)
+    def __init__(self, topic: str, key: str, client_options: Options) -> None:
+        self.topic, self._key, self._options = topic, key, dict(client_options)
         require_compacted(self._options, {key: topic})
         with explained(key):
             self._consumer = KafkaConsumer(
-                **found,
+                **client_options,
                 **READING,
                 auto_offset_reset="none",
                 max_partition_fetch_bytes=_FETCH,
@@ -222,7 +222,7 @@ class CompactedTopic:
                 if record is not None:
                     collector.take(record)
             end, count = start, min(2 * count, _LONGEST)
-        return Newest(collector.found, stable)
+        return Newest(collector.values, stable)
 
     def settled(self, names: Collection[str], partition: int) -> dict[str, Value]:
         """Return the newest whole values, once all that is there now can be seen.
@@ -234,9 +234,9 @@ class CompactedTopic:
         """
         end, deadline = self.end(partition), time.monotonic() + HELD_UP
         while True:
-            found = self.newest(names, partition)
-            if found.stable >= end:
-                return found.values
+            newest = self.newest(names, partition)
+            if newest.stable >= end:
+                return newest.values
             if time.monotonic() > deadline:
                 raise Interruption(f"{self.topic}: a transaction has been open for {HELD_UP:.0f} seconds")
             time.sleep(_AGAIN)
@@ -267,13 +267,13 @@ class CompactedTopic:
         self._consumer.close(timeout_ms=1000)
 
 
-def require_compacted(found: Options, topics: Mapping[str, str]) -> None:
+def require_compacted(client_options: Options, topics: Mapping[str, str]) -> None:
     """Raise Failure if a topic is not compacted, or takes no chunks; ``topics`` has settings and names.
 
     A client that may not describe topics passes: a large message is refused when it is written.
     """
     try:
-        configs = topic_configs(found, topics.values(), ("cleanup.policy", "max.message.bytes"))
+        configs = topic_configs(client_options, topics.values(), ("cleanup.policy", "max.message.bytes"))
     except kafka_errors.KafkaError:
         return
     for key, topic in topics.items():

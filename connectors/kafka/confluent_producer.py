@@ -1,11 +1,11 @@
 """confluent-kafka's producer next to kafka-python's consumer.
 
 Both take part in one transaction: the producer sends the consumer's positions, and proves with the consumer's
-membership of its group that they are its own. A broker refuses the positions of a member, or of a generation,
+membership of its group that it owns them. A broker refuses the positions of a member, or of a generation,
 that is no longer in the group. Settings and errors are translated from and to kafka-python's.
 
-confluent-kafka takes the proof of a membership only from a consumer of its own, as bytes whose layout it does
-not document; they are made here. So the version is pinned, and any other one is refused.
+confluent-kafka takes the proof of a membership only from its consumer, as bytes whose layout it does not
+document; they are made here. So the version is pinned, and any other one is refused.
 """
 
 from __future__ import annotations
@@ -69,20 +69,22 @@ def load_library() -> ModuleType:
         import confluent_kafka
     except ImportError:
         raise Failure(USAGE, f"kafka.producer: confluent-kafka is not installed: {remedy}") from None
-    found = version("confluent-kafka")
-    if not found.startswith(KNOWN):
-        raise Failure(USAGE, f"kafka.producer: confluent-kafka is {found}, and {KNOWN}x is wanted: {remedy}")
+    installed = version("confluent-kafka")
+    if not installed.startswith(KNOWN):
+        raise Failure(
+            USAGE, f"kafka.producer: confluent-kafka is {installed}, and {KNOWN}x is wanted: {remedy}"
+        )
     return confluent_kafka
 
 
 def configuration(kafka: Kafka) -> dict[str, str | int | None]:
     """Return the settings of a connection in librdkafka's words.
 
-    >>> found = configuration(Kafka(servers=["a:9092", "b:9092"], tls=True, ca="ca.pem"))
-    >>> [found[key] for key in ("bootstrap.servers", "security.protocol", "ssl.ca.location")]
+    >>> properties = configuration(Kafka(servers=["a:9092", "b:9092"], tls=True, ca="ca.pem"))
+    >>> [properties[key] for key in ("bootstrap.servers", "security.protocol", "ssl.ca.location")]
     ['a:9092,b:9092', 'ssl', 'ca.pem']
     """
-    found: dict[str, str | int | None] = {
+    properties: dict[str, str | int | None] = {
         "bootstrap.servers": ",".join(kafka.servers),
         "client.id": "streamk",
         "security.protocol": ("sasl_" if kafka.mechanism else "") + ("ssl" if kafka.tls else "plaintext"),
@@ -91,18 +93,18 @@ def configuration(kafka: Kafka) -> dict[str, str | int | None]:
     if kafka.tls:
         usual = ssl.get_default_verify_paths()  # so that both clients trust the same authorities
         if authority := kafka.ca or usual.cafile or usual.capath:
-            found["ssl.ca.location"] = str(authority)
-        found["ssl.endpoint.identification.algorithm"] = "https" if kafka.check_hostname else "none"
+            properties["ssl.ca.location"] = str(authority)
+        properties["ssl.endpoint.identification.algorithm"] = "https" if kafka.check_hostname else "none"
         if kafka.certificate:
-            found["ssl.certificate.location"] = str(kafka.certificate)
-            found["ssl.key.location"] = str(kafka.certificate_key or kafka.certificate)
+            properties["ssl.certificate.location"] = str(kafka.certificate)
+            properties["ssl.key.location"] = str(kafka.certificate_key or kafka.certificate)
         if kafka.certificate_password is not None:
-            found["ssl.key.password"] = kafka.certificate_password.get_secret_value()
+            properties["ssl.key.password"] = kafka.certificate_password.get_secret_value()
     if kafka.mechanism and kafka.password is not None:
-        found["sasl.mechanism"] = kafka.mechanism
-        found["sasl.username"] = kafka.username
-        found["sasl.password"] = kafka.password.get_secret_value()
-    return found
+        properties["sasl.mechanism"] = kafka.mechanism
+        properties["sasl.username"] = kafka.username
+        properties["sasl.password"] = kafka.password.get_secret_value()
+    return properties
 
 
 @contextmanager
@@ -111,14 +113,14 @@ def translated(library: ModuleType) -> Iterator[None]:
     try:
         yield
     except library.KafkaException as exception:
-        found = exception.args[0]
-        code, text = found.code(), found.str()
+        reported = exception.args[0]
+        code, text = reported.code(), reported.str()
         if code >= 0:
-            error = kafka_errors.for_code(code)  # the protocol's own
-        elif found.fatal():
+            error = kafka_errors.for_code(code)  # an error of the protocol
+        elif reported.fatal():
             error = kafka_errors.ProducerFencedError
         else:
-            error = _LOCAL.get(found.name(), kafka_errors.KafkaConnectionError)
+            error = _LOCAL.get(reported.name(), kafka_errors.KafkaConnectionError)
         raise error(text) from None
 
 
@@ -138,8 +140,10 @@ def membership(member: Member) -> bytes:
 def encoded_membership(generation: int, group: str, member: str, instance: str | None) -> bytes:
     """Return what a member of a group is, in the bytes of librdkafka 2.16."""
     texts = b"".join(text.encode() + b"\0" for text in (group, member))
-    given = b"\1" if instance is None else b"\0" + instance.encode() + b"\0"  # whether it is null comes first
-    return b"CGMDv2:" + struct.pack("<i", generation) + texts + given
+    encoded_instance = (
+        b"\1" if instance is None else b"\0" + instance.encode() + b"\0"
+    )  # whether it is null comes first
+    return b"CGMDv2:" + struct.pack("<i", generation) + texts + encoded_instance
 
 
 class ConfluentProducer:
@@ -278,7 +282,7 @@ class ConfluentProducer:
     def close(self) -> None:
         """Close the connections at once, and drop messages in transit.
 
-        The library's own ``close`` would retry to abort what is open, and warn of it.
+        The library's ``close`` would retry to abort what is open, and warn of it.
         """
         with self._translated():
             self._producer.purge()

@@ -71,8 +71,8 @@ class KafkaConnector(Connector):
 
     def committed(self, settings: Settings) -> Mapping[str, Committed | None]:
         """Return what the group has committed; raises Failure if other programs are in it."""
-        found, positions = committed_positions(_source(settings), settings.kafka)
-        Group(found, _source(settings).group).require_daemons()
+        client_options, positions = committed_positions(_source(settings), settings.kafka)
+        Group(client_options, _source(settings).group).require_daemons()
         return positions
 
     def restart_outputs(
@@ -90,10 +90,10 @@ class KafkaConnector(Connector):
             yield "kafka.producer: confluent-kafka is installed"
         topics = {f"{key}.topic": section.place for key, section in sections.items()}
         try:
-            found = options(settings.kafka)
-            require_permissions(found, permissions(settings, model))
+            client_options = options(settings.kafka)
+            require_permissions(client_options, permissions(settings, model))
             yield "permissions: the broker denies nothing that a run needs"
-            with explained("kafka"), contextlib.closing(KafkaConsumer(**found)) as consumer:
+            with explained("kafka"), contextlib.closing(KafkaConsumer(**client_options)) as consumer:
                 servers = settings.kafka.servers
                 yield f"kafka.servers: {', '.join(servers)} answer{'s' if len(servers) == 1 else ''}"
                 require_topics(consumer, topics)

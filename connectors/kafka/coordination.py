@@ -39,7 +39,7 @@ class Coordination:
     Attributes
     ----------
     lost
-        Whether one was lost that had been found, so that requests to it may have been repeated.
+        Whether a known coordinator was lost, so that requests to it may have been repeated.
     """
 
     def __init__(self) -> None:
@@ -64,15 +64,15 @@ def follow(producer: KafkaProducer) -> Coordination:
 
     It must not have been used yet.
     """
-    found = Coordination()
+    coordination = Coordination()
     client, manager = producer._sender._client, producer._transaction_manager
     client.await_ready = patient(client.await_ready)
-    manager._lookup_coordinator = found.observed(manager._lookup_coordinator, manager.coordinator)
-    return found
+    manager._lookup_coordinator = coordination.observed(manager._lookup_coordinator, manager.coordinator)
+    return coordination
 
 
 def patient(await_ready: Callable[..., bool]) -> Callable[..., bool]:
-    """Return a wait for a node that returns False, a little later, where the client's own raises.
+    """Return a wait for a node that returns False, a little later, where the client's raises.
 
     >>> def never(node, timeout_ms=0):
     ...     raise kafka_errors.KafkaConnectionError("not ready")

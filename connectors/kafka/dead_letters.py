@@ -103,7 +103,7 @@ class Letter(NamedTuple):
     @property
     def truncated(self) -> bool:
         """Whether it is a stub."""
-        return bool(self.headers) and self.headers[-1][0] == _TRUNCATED  # the last of our own
+        return bool(self.headers) and self.headers[-1][0] == _TRUNCATED  # the last header that a daemon adds
 
 
 def letter(output: Output, limit: TopicLimit) -> Letter:
@@ -150,9 +150,9 @@ def read(record: Raw) -> DeadLetter | None:
     return DeadLetter(partition, offset, reason, record.key, value, size, truncated)
 
 
-def original(record: Raw, found: DeadLetter) -> Letter:
+def original(record: Raw, dead_letter: DeadLetter) -> Letter:
     """Return the record that was refused, marked with the place of its first failure."""
     marks = dict(record.headers)
     headers: Headers = [(name, text) for name, text in record.headers if not name.startswith(PREFIX)]
-    headers.append((RETRIED, marks.get(RETRIED) or f"{found.partition}:{found.offset}".encode()))
+    headers.append((RETRIED, marks.get(RETRIED) or f"{dead_letter.partition}:{dead_letter.offset}".encode()))
     return Letter(record.key, None if _TOMBSTONE in marks else record.value, headers)

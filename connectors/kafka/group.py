@@ -39,7 +39,7 @@ class Group:
 
     Parameters
     ----------
-    found
+    client_options
         What :func:`connectors.kafka.client.options` returned.
     name
         Of the group.
@@ -47,13 +47,13 @@ class Group:
         The name of the member over restarts; empty for an observer.
     """
 
-    def __init__(self, found: Options, name: str, member: str = "") -> None:
-        self._options, self.name, self._member = dict(found), name, member
+    def __init__(self, client_options: Options, name: str, member: str = "") -> None:
+        self._options, self.name, self._member = dict(client_options), name, member
 
     def _describe(self) -> Described:
         with explained("source.group"), closing(administrator(self._options)) as admin:
-            found: Described = admin.describe_groups([self.name])[self.name]
-        return found
+            description: Described = admin.describe_groups([self.name])[self.name]
+        return description
 
     def members(self) -> list[Described]:
         """Return the members, as the coordinator describes them."""
@@ -74,7 +74,7 @@ class Group:
                     "source.group of its own for this model",
                 )
 
-    def given(self, topic: str) -> int | None:
+    def assigned_count(self, topic: str) -> int | None:
         """Return how many partitions of a topic the members have, None if the group is rebalancing."""
         group = self._describe()
         if group["group_state"] != "Stable":
@@ -120,19 +120,19 @@ def committed_positions(
     Interruption
         If no broker answers.
     """
-    found = options(kafka)
+    client_options = options(kafka)
     with (
         explained("source.group"),
-        closing(KafkaConsumer(**found, group_id=source.group, **READING)) as consumer,
+        closing(KafkaConsumer(**client_options, group_id=source.group, **READING)) as consumer,
     ):
         require_topics(consumer, {"source.topic": source.topic})
         places = partitions_of(consumer, source.topic, None)
-        return found, {partition_name(place): _committed(consumer, place) for place in places}
+        return client_options, {partition_name(place): _committed(consumer, place) for place in places}
 
 
 def _committed(consumer: KafkaConsumer, place: TopicPartition) -> Committed | None:
-    found = consumer.committed(place, metadata=True, timeout_ms=_MS)
-    return None if found is None else Committed(found.offset, found.metadata or "")
+    committed = consumer.committed(place, metadata=True, timeout_ms=_MS)
+    return None if committed is None else Committed(committed.offset, committed.metadata or "")
 
 
 class GroupPositions(Positions):
@@ -154,8 +154,8 @@ class GroupPositions(Positions):
     """
 
     def __init__(self, source: TopicSourceSection, kafka: Kafka, numbers: Sequence[int] | None) -> None:
-        found, self.group = options(kafka), source.group
-        self._group = Group(found, source.group)
+        client_options, self.group = options(kafka), source.group
+        self._group = Group(client_options, source.group)
         if members := self._group.members():
             raise Failure(
                 USAGE,
@@ -163,7 +163,7 @@ class GroupPositions(Positions):
                 "(one that was killed is a member for kafka.session_seconds)",
             )
         with explained("kafka"):
-            self._consumer = KafkaConsumer(**found, group_id=source.group, **READING)
+            self._consumer = KafkaConsumer(**client_options, group_id=source.group, **READING)
         try:
             with explained("source.topic"):
                 require_topics(self._consumer, {"source.topic": source.topic})
@@ -195,8 +195,8 @@ class GroupPositions(Positions):
         """Return the offset of the first record of this time or later."""
         place = self._places[partition]
         with explained("source.topic"):
-            found = self._consumer.offsets_for_times({place: int(moment.timestamp() * 1000)}, _MS)[place]
-        return int(self._end[place] if found is None else found.offset)
+            offset = self._consumer.offsets_for_times({place: int(moment.timestamp() * 1000)}, _MS)[place]
+        return int(self._end[place] if offset is None else offset.offset)
 
     def offsets(self, positions: Mapping[str, Committed]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return positions in the client's words."""

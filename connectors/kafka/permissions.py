@@ -56,20 +56,20 @@ class Permission(NamedTuple):
     pattern: str = "it"
 
 
-def require_permissions(found: Options, needed: Iterable[Permission]) -> None:
+def require_permissions(client_options: Options, needed: Iterable[Permission]) -> None:
     """Raise Failure if the broker denies an operation, with a sentence for each resource.
 
     A broker that does not report the operations on a resource is taken to allow them.
 
     Parameters
     ----------
-    found
+    client_options
         What :func:`connectors.kafka.client.options` returned.
     needed
         The permissions.
     """
     sentences = []
-    with explained("kafka"), closing(administrator(found)) as admin:
+    with explained("kafka"), closing(administrator(client_options)) as admin:
         for permission in needed:
             if missing := _missing(admin, permission):
                 sentences.append(
@@ -95,8 +95,8 @@ def _missing(admin: KafkaAdminClient, permission: Permission) -> list[str]:
 def _on_topic(admin: KafkaAdminClient, name: str) -> Collection[str] | None:
     (topic,) = admin.describe_topics([name])
     _require_allowed(topic["error_code"])
-    found: list[str] | None = topic.get("authorized_operations")
-    return found
+    operations: list[str] | None = topic.get("authorized_operations")
+    return operations
 
 
 def _on_group(admin: KafkaAdminClient, name: str) -> Collection[str] | None:
@@ -134,10 +134,10 @@ def _answer(
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            found = part(admin._manager.run(ask))
-            error = kafka_errors.for_code(found.error_code)
+            answer = part(admin._manager.run(ask))
+            error = kafka_errors.for_code(answer.error_code)
             if not issubclass(error, kafka_errors.RetriableError):
-                return found
+                return answer
             raise error
         except kafka_errors.RetriableError:
             if time.monotonic() > until:
@@ -164,7 +164,7 @@ def permissions(settings: Settings, model: str | None) -> Iterator[Permission]:
         yield Permission("source.group", "group", source.group, (READ,))
     sinks = settings.sinks.items()
     topics = {f"{key}.topic": sink.topic for key, sink in sinks if isinstance(sink, TopicSinkSection)}
-    # the position in a log is committed for one of its topics, in a group of its own
+    # the position in a log is committed for one of its topics, in a separate group
     place = place_of_log(topics.values()).topic if topics and not source.start_policy.group else None
     for key, topic in topics.items():
         yield Permission(key, "topic", topic, (READ, WRITE) if topic == place else (WRITE,))

@@ -174,7 +174,7 @@ class StandardProducer:
     def _wait(self, result: TransactionalRequestResult) -> None:
         """Wait for an answer to a transactional request.
 
-        The library's own waits never end where a message is refused after they began, since the thread that
+        The library's waits never end where a message is refused after they began, since the thread that
         would end them sleeps until it is woken, and where that thread has ended.
         """
         sender = self._producer._sender
@@ -223,7 +223,7 @@ class StandardProducer:
 
 
 class _BoundedCalls:
-    """A thread for calls that may never return: they are given up after a while.
+    """A thread for calls that may never return, with a limit of time.
 
     kafka-python's transactions wait without a limit. The thread is a daemon: a call that hangs does not keep
     the process.
@@ -292,7 +292,7 @@ class Transactions:
     make
         Makes a producer.
     look
-        Raises Failure if a transaction cannot end, whatever time it is given; called during a long wait, in a
+        Raises Failure if a transaction cannot end, however long one waits; called during a long wait, in a
         thread.
     """
 

@@ -3,7 +3,7 @@
 A batch is a header and, perhaps compressed, its records one after another: length, attributes, time and
 offset as differences to those of the header, key, value, headers; every number is a varint. The scan only
 notes where things are, and checks that they are inside of their record. It raises no errors: what it does not
-understand is for the library's own reader, whose errors they then are.
+understand is left to the library's reader, which raises its errors.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ def unpack(batch: Any) -> Unpacked | None:
         return None
     if not (-_LARGEST < offset < _LARGEST and -_LARGEST < time < _LARGEST):
         return None
-    found = np.empty((9, count), np.int64)
+    parts = np.empty((9, count), np.int64)
     view = np.frombuffer(body, np.uint8)
-    whole, keys, values, headers = _scan(view, offset, time, found)
+    whole, keys, values, headers = _scan(view, offset, time, parts)
     if not whole:
         return None
-    offsets, times, begins, ends = found[:4].tolist()
-    key_begins, key_ends = found[_KEY : _KEY_END + 1].tolist() if keys else ([], [])
+    offsets, times, begins, ends = parts[:4].tolist()
+    key_begins, key_ends = parts[_KEY : _KEY_END + 1].tolist() if keys else ([], [])
     columns = (
         offsets,
         _slices(body, begins, ends, values),
         _slices(body, key_begins, key_ends, keys) if keys else repeat(None),
         repeat(batch.max_timestamp) if batch.timestamp_type == _LOG_APPEND_TIME else times,
-        _headers(body, view, found[_HEADERS], found[_HEADER_COUNT], headers) if headers else repeat(()),
+        _headers(body, view, parts[_HEADERS], parts[_HEADER_COUNT], headers) if headers else repeat(()),
     )
-    return Unpacked(list(map(_raw, zip(*columns))), found[_SIZES])  # noqa: B905 (those repeated have no end)
+    return Unpacked(list(map(_raw, zip(*columns))), parts[_SIZES])  # noqa: B905 (those repeated have no end)
 
 
 def _slices(body: bytes, begins: list[int], ends: list[int], present: int) -> list[bytes | None]:
@@ -102,13 +102,13 @@ def _headers(
 @njit(**INNER)
 def _varint(body, pos, end):
     """Return a number and the place after it, which is beyond ``end`` if there is none or a too long one."""
-    found, shift = np.int64(0), 0
+    zigzag, shift = np.int64(0), 0
     while pos < end and shift < 63:
         byte = np.int64(body[pos])
-        found |= (byte & 127) << shift
+        zigzag |= (byte & 127) << shift
         pos += 1
         if byte < 128:
-            return (found >> 1) ^ -(found & 1), pos
+            return (zigzag >> 1) ^ -(zigzag & 1), pos
         shift += 7
     return np.int64(0), end + 1
 
@@ -123,13 +123,13 @@ def _stretch(body, pos, end):
 
 
 @njit(**ENTRY)
-def _scan(body, offset, time, found):
+def _scan(body, offset, time, parts):
     """Note where the parts of records are; return whether all is well, and the keys, values and headers."""
     failed = False, 0, 0, 0
     keys = values = headers = 0
     sizes = np.int64(0)
     pos, end = 0, len(body)
-    for i in range(found.shape[1]):
+    for i in range(parts.shape[1]):
         size, pos = _varint(body, pos, end)
         if pos > end or size < 0 or size > end - pos:
             return failed
@@ -151,11 +151,11 @@ def _scan(body, offset, time, found):
                 return failed
         if pos != stop:
             return failed
-        found[_OFFSET, i], found[_TIME, i] = offset + offset_delta, time + time_delta
-        found[_KEY, i], found[_KEY_END, i] = key, key_end
-        found[_VALUE, i], found[_VALUE_END, i] = value, value_end
+        parts[_OFFSET, i], parts[_TIME, i] = offset + offset_delta, time + time_delta
+        parts[_KEY, i], parts[_KEY_END, i] = key, key_end
+        parts[_VALUE, i], parts[_VALUE_END, i] = value, value_end
         sizes += size
-        found[_HEADERS, i], found[_HEADER_COUNT, i], found[_SIZES, i] = begin, count, sizes
+        parts[_HEADERS, i], parts[_HEADER_COUNT, i], parts[_SIZES, i] = begin, count, sizes
         keys += key != _ABSENT
         values += value != _ABSENT
         headers += count

@@ -1,8 +1,8 @@
 """What a consumer fetched, unpacked by compiled code where the library would go through it byte by byte.
 
 The library keeps a fetched part of a log in a ``PartitionRecords``, which hands out records, so many at a
-time. The one here does the same with the same batches, checksums, codecs and transactions, and gives the rest
-of a fetch to the library's own reader as soon as it meets a batch that is not plain format 2.
+time. The one here does the same with the same batches, checksums, codecs and transactions, and leaves a
+fetch to the library's reader as soon as it meets a batch that is not plain format 2.
 
 It differs on purpose in three ways:
 
@@ -41,7 +41,7 @@ class UnreadableBatchError(KafkaError):  # type: ignore[misc]
     partition
         A ``TopicPartition``.
     offset
-        Where the batch begins, by its own account.
+        Where the batch begins, by its header.
     why
         The error of the library, or a sentence.
     """
@@ -105,7 +105,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         self._given = 0  # of those
         self._epoch = -1
         self._begun = False  # whether the fetched offset has been reached
-        self._handed_over = False  # whether the library reads the rest
+        self._handed_over = False  # whether the library reads what remains
 
     def take(self, n: int | None = None) -> list[Raw]:
         """Return the next records, as many as there are but ``n`` at most.
@@ -225,8 +225,8 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             self._begun = first < len(self._waiting)
 
     def _hand_over(self, batch: DefaultRecordBatch) -> None:
-        """Let the library read this batch and the rest."""
+        """Let the library read this batch and those after it."""
         self._batches.put_back(batch)
-        rest = self._unpack_records(self.topic_partition, self._batches, None, None)
-        self.record_iterator = rest if self._begun else dropwhile(self._maybe_skip_record, rest)
+        remaining = self._unpack_records(self.topic_partition, self._batches, None, None)
+        self.record_iterator = remaining if self._begun else dropwhile(self._maybe_skip_record, remaining)
         self._handed_over = True

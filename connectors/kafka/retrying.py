@@ -1,6 +1,6 @@
 """Dead letters sent back to the source, each once.
 
-The position in the topic of dead letters is committed, in a group of its own, in the transaction of what was
+The position in the topic of dead letters is committed, in a separate group, in the transaction of what was
 sent. The next run fences a run that was killed, aborts its transaction, and resumes at that position.
 """
 
@@ -27,9 +27,9 @@ def dead_letters(topic: str, kafka: Kafka) -> Iterator[DeadLetter]:
     """Yield the dead letters of a topic, in the order of time."""
     with contextlib.closing(TopicRange(topic, kafka, setting=_KEY)) as records:
         for _, raw in records:
-            found = read(raw)
-            if found is not None:
-                yield found
+            dead_letter = read(raw)
+            if dead_letter is not None:
+                yield dead_letter
 
 
 def retry(source: TopicSourceSection, topic: str, kafka: Kafka, dry_run: bool = False) -> Retried:
@@ -92,13 +92,13 @@ def retry(source: TopicSourceSection, topic: str, kafka: Kafka, dry_run: bool = 
 
 def _message(raw: Raw, topic: str, partitions: set[int], limit: TopicLimit) -> tuple[Message | None, str]:
     """Return what to send for a dead letter, and what becomes of it."""
-    found = read(raw)
-    name, _, number = ("", "", "") if found is None else found.partition.rpartition("-")
-    if found is None or name != topic or not number.isdecimal():
+    dead_letter = read(raw)
+    name, _, number = ("", "", "") if dead_letter is None else dead_letter.partition.rpartition("-")
+    if dead_letter is None or name != topic or not number.isdecimal():
         return None, OTHER
-    if found.truncated:
+    if dead_letter.truncated:
         return None, TRUNCATED
-    key, value, headers = original(raw, found)
+    key, value, headers = original(raw, dead_letter)
     if not limit.takes(key, value, headers):
         return None, TOO_LARGE
     return Message(key, value, headers, int(number) if int(number) in partitions else None), SENT

@@ -57,8 +57,8 @@ class Kafka(Section):
     @property
     def secrets(self) -> list[str]:
         """The values that no message and no log line may show."""
-        found = (self.password, self.certificate_password)
-        return [secret.get_secret_value() for secret in found if secret is not None]
+        passwords = (self.password, self.certificate_password)
+        return [secret.get_secret_value() for secret in passwords if secret is not None]
 
     @model_validator(mode="after")
     def _together(self) -> Kafka:

@@ -22,7 +22,7 @@ _MS = int(PATIENCE * 1000)
 
 @dataclass(frozen=True)
 class TopicShard:
-    """A partition of the topic of some settings, between two offsets; a position is an offset.
+    """A partition of a topic of settings, between two offsets; a position is an offset.
 
     Records are decoded as the daemon does. Those without a target are skipped; so are those that cannot be
     decoded or that the learner refuses, if the settings have dead letters, and tombstones, if they are to be
@@ -127,9 +127,9 @@ class TopicShard:
                 consumer.partitions_for_topic(self.topic)
                 consumer.assign([self._place])
                 first = consumer.beginning_offsets([self._place], _MS)[self._place]
-                found = identify(consumer, self.topic)
-            if found != self.identity:
-                raise ValueError(f"the topic was deleted and recreated ({found}, not {self.identity})")
+                identity = identify(consumer, self.topic)
+            if identity != self.identity:
+                raise ValueError(f"the topic was deleted and recreated ({identity}, not {self.identity})")
             if first > start:
                 raise ValueError(f"offsets {start} to {first - 1} have been deleted before they were learned")
             yield consumer
@@ -151,7 +151,7 @@ class _Offsets:
 
 
 def topic_shards(settings: Settings, start: str | None, end: str | None) -> list[TopicShard]:
-    """Return the partitions of the topic of some settings, between two bounds as those of a replay.
+    """Return the partitions of the topic of settings, between two bounds as those of a replay.
 
     Raises
     ------

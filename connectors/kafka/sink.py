@@ -53,7 +53,7 @@ class TopicSink(Sink):
         The model's identity: the next process of that name undoes what this one leaves open.
     source
         Where the positions belong. Those of a log on disk are committed for partition 0 of the first topic,
-        in a group of their own.
+        in a separate group.
     headers
         Names of the headers to copy from an event's record to its prediction, or True for all.
 
@@ -154,9 +154,9 @@ class TopicSink(Sink):
             chosen = [output for output in wanted if output.kind == kind]
             if kind == DEAD_LETTERS:
                 for output in chosen:
-                    key, value, headers = found = letter(output, self._limits[topic])
+                    key, value, headers = dead_letter = letter(output, self._limits[topic])
                     self._producer.send(topic, value, key, headers)
-                    truncated += found.truncated
+                    truncated += dead_letter.truncated
             elif chosen:
                 self._send_predictions(topic, chosen)
         return truncated
@@ -195,8 +195,8 @@ class TopicSink(Sink):
     def _require_committed(self, positions: Mapping[str, Committed]) -> None:
         """Raise Interruption unless the positions are committed, so that the next start reads them."""
         if isinstance(self._source, TopicSource):
-            found = {name: at.position for name, at in self._source.committed(list(positions)).items()}
-            same = all(found.get(name) == at.position for name, at in positions.items())
+            committed = {name: at.position for name, at in self._source.committed(list(positions)).items()}
+            same = all(committed.get(name) == at.position for name, at in positions.items())
         else:
             same = self._emitted_of_log() == max(at.position for at in positions.values())
         if not same:
@@ -249,8 +249,8 @@ class TransactionalWriter:
     def __init__(self, kafka: Kafka, name: str, what: str) -> None:
         self._what = what
         with explained(what):
-            found = options(kafka)
-            self._transactions = Transactions(lambda: StandardProducer(found, name))
+            client_options = options(kafka)
+            self._transactions = Transactions(lambda: StandardProducer(client_options, name))
 
     def write(
         self, topic: str, messages: Sequence[Message], offsets: Offsets | None = None, group: str = ""

@@ -48,7 +48,7 @@ class RemovedError(Exception):
 
 
 class Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
-    """Reports to the group which partitions this member owns, unless others may own them by now.
+    """Reports to the group which partitions this member owns, unless others may have them by now.
 
     kafka-python 3.0 reports its last assignment even after the group has removed it. The leader would then
     take partitions from their new owner in one round, not in the two rounds that let the owner commit. The
@@ -74,7 +74,7 @@ class Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
         Raises
         ------
         RemovedError
-            If others may own them.
+            If others may have them.
         """
         if self.removed():
             raise RemovedError
@@ -158,18 +158,18 @@ class TopicSource(Source):
 
     def __init__(self, source: TopicSourceSection, kafka: Kafka, member: str) -> None:
         self.name, member = source.topic, member_name(member)
-        found = options(kafka)
-        self._group = Group(found, source.group, member)
+        client_options = options(kafka)
+        self._group = Group(client_options, source.group, member)
         self._listener, self._assignor = Listener(), Assignor()
         self._unstarted: set[TopicPartition] = set()
-        self._polled: dict[TopicPartition, int] = {}  # positions that polls have given
+        self._polled: dict[TopicPartition, int] = {}  # positions after the last poll
         self._identity = ""
         self._silent_since: float | None = None  # since when brokers do not say where partitions end
-        self._orphaned = 0  # times in a row that partitions were found without an owner
+        self._orphaned = 0  # times in a row that partitions had no owner
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
             self._consumer = KafkaConsumer(
-                **found,
+                **client_options,
                 group_id=source.group,
                 group_instance_id=member,
                 auto_offset_reset="none",
@@ -199,7 +199,7 @@ class TopicSource(Source):
         Raises
         ------
         Interruption
-            If the group has given everything to others already, the topic was recreated, or records cannot be
+            If the group has assigned everything to others, the topic was recreated, or records cannot be
             read.
         """
         polled: Mapping[TopicPartition, Sequence[Raw]] = {}
@@ -215,8 +215,8 @@ class TopicSource(Source):
         keep_joining(self._consumer)
         self._require_member()
         self._require_same()
-        given, taken = self._listener.take()
-        self._unstarted = (self._unstarted | given) & self._consumer.assignment()
+        assigned, taken = self._listener.take()
+        self._unstarted = (self._unstarted | assigned) & self._consumer.assignment()
         for partition in taken:
             self._polled.pop(partition, None)
         return Polled(
@@ -239,15 +239,15 @@ class TopicSource(Source):
 
     def _batches(self, polled: Mapping[TopicPartition, Sequence[Raw]]) -> dict[str, RawBatch]:
         """Return what was polled, with the consumer's positions: it has also passed what is no record."""
-        found: dict[str, RawBatch] = {}
+        batches: dict[str, RawBatch] = {}
         for partition, before in self._polled.items():
             state = self._consumer._subscription.assignment.get(partition)
             at = state.position.offset if state is not None and state.position is not None else before
             records = polled.get(partition, ())
             if records or at > before:
                 self._polled[partition] = at
-                found[partition_name(partition)] = RawBatch(records, at)
-        return found
+                batches[partition_name(partition)] = RawBatch(records, at)
+        return batches
 
     def _describe(self, partitions: set[TopicPartition]) -> list[Assigned]:
         if not partitions:
@@ -275,13 +275,13 @@ class TopicSource(Source):
 
     def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
         """Return what the group has committed, transactions that are still open waited for."""
-        found = {}
+        positions = {}
         with explained("source.group"):
             for name in partitions:
                 offset = self._consumer.committed(self._partition(name), metadata=True, timeout_ms=_MS * 5)
                 if offset is not None:
-                    found[name] = Committed(offset.offset, offset.metadata or "")
-        return found
+                    positions[name] = Committed(offset.offset, offset.metadata or "")
+        return positions
 
     def begin(self, partition: str, position: int) -> None:
         """Read a partition from this position on."""
@@ -323,11 +323,11 @@ class TopicSource(Source):
         Interruption
             If it is not: the client would then offer no proof, and the broker ask for none.
         """
-        found = self._consumer.group_metadata()
-        if found.generation_id < 0 or not found.member_id:
+        group_metadata = self._consumer.group_metadata()
+        if group_metadata.generation_id < 0 or not group_metadata.member_id:
             raise Interruption(_GIVEN)
         self._require_member()  # after the metadata was read: the client's thread may join in between
-        return found
+        return group_metadata
 
     def _require_owners(self, mine: int) -> None:
         """Leave the group if it has forgotten partitions, so that it assigns all of them again.
@@ -339,8 +339,8 @@ class TopicSource(Source):
         if mine >= there or self._consumer.group_metadata().state is not MemberState.STABLE:
             self._orphaned = 0
             return
-        given = self._group.given(self.name)
-        self._orphaned = self._orphaned + 1 if given is not None and given < there else 0
+        assigned = self._group.assigned_count(self.name)
+        self._orphaned = self._orphaned + 1 if assigned is not None and assigned < there else 0
         if self._orphaned > 1:
             self._group.leave()
             raise Interruption(f"some of the {there} partitions of {self.name} have no owner; joining again")
@@ -350,7 +350,7 @@ class TopicSource(Source):
         self._group.require_identity(self._consumer.group_metadata().member_id)
 
     def require_daemons(self) -> None:
-        """Raise Failure if a member of the group is no daemon: it would be given a part of the topic."""
+        """Raise Failure if a member of the group is no daemon: it would get a part of the topic."""
         self._group.require_daemons()
 
     def alone(self) -> bool:
@@ -368,13 +368,13 @@ class TopicSource(Source):
         Raises
         ------
         Interruption
-            If some partitions have no owner: the group may then wait forever. Or if the brokers have not
+            If partitions have no owner: the group may then wait forever. Or if the brokers have not
             answered for a while.
         """
         partitions = sorted(self._consumer.assignment())
         with explained("source.topic"):
             try:
-                found = self._ends_of(partitions)
+                offsets = self._ends_of(partitions)
             except kafka_errors.KafkaError as error:
                 now = time.monotonic()
                 self._silent_since = since = self._silent_since or now
@@ -383,7 +383,7 @@ class TopicSource(Source):
                 return None
         self._silent_since = None
         self._require_owners(len(partitions))
-        return {partition_name(partition): end for partition, end in found.items()}
+        return {partition_name(partition): end for partition, end in offsets.items()}
 
     def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
         """Return how many offsets of each partition open transactions hide.
@@ -391,13 +391,13 @@ class TopicSource(Source):
         ``ends`` are last stable offsets, since the consumer asks with ``read_committed``. What is after them
         up to the high watermark, which every fetch brings, belongs to open transactions or comes after them.
         """
-        found = {}
+        hidden = {}
         for name, end in ends.items():
             with contextlib.suppress(kafka_errors.IllegalStateError):  # the group has just revoked it
                 high = self._consumer.highwater(self._partition(name))
                 if high is not None:
-                    found[name] = max(high - end, 0)
-        return found
+                    hidden[name] = max(high - end, 0)
+        return hidden
 
     def confirm(self) -> None:
         """Ask for the topic's identity once more; raise Interruption if it was recreated.

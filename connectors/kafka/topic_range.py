@@ -123,8 +123,8 @@ class TopicRange:
         if isinstance(bound, int):
             return {p: min(max(bound, first[p]), last[p]) for p in places}
         moment = int(bound.timestamp() * 1000)
-        found = self._consumer.offsets_for_times(dict.fromkeys(places, moment), _MS)
-        return {p: last[p] if found[p] is None else found[p].offset for p in places}
+        offsets = self._consumer.offsets_for_times(dict.fromkeys(places, moment), _MS)
+        return {p: last[p] if offsets[p] is None else offsets[p].offset for p in places}
 
     def __iter__(self) -> Iterator[Placed]:
         consumer = self._consumer

@@ -53,7 +53,7 @@ def test_a_value_is_read_as_it_was_written():
     messages = topic.write("clicks-3", value, {"position": 7})
     assert len(messages) > 10
     assert max(len(message.value) for message in messages) == SMALL
-    found = topic.read().found["clicks-3"]
+    found = topic.read().values["clicks-3"]
     assert found == (value, {"position": 7}, len(messages))
 
 
@@ -61,7 +61,7 @@ def test_a_small_value_is_one_message():
     topic = Topic()
     (message,) = topic.write("clicks-3", b"x")
     assert message.key == b"clicks-3/0"
-    assert topic.read().found["clicks-3"].body == b"x"
+    assert topic.read().values["clicks-3"].body == b"x"
 
 
 @given(
@@ -79,8 +79,8 @@ def test_the_newest_counts_whatever_was_compacted(writes, compactions):
             if at == k:
                 topic.compact(until)
     found = topic.read()
-    assert {name: value.body for name, value in found.found.items()} == newest
-    assert topic.read(["a-1"]).found.keys() == newest.keys() & {"a-1"}
+    assert {name: value.body for name, value in found.values.items()} == newest
+    assert topic.read(["a-1"]).values.keys() == newest.keys() & {"a-1"}
 
 
 def test_a_shorter_value_leaves_nothing_of_a_longer_one():
@@ -102,10 +102,10 @@ def test_what_is_not_whole_does_not_count(missing):
     topic.write("a", body(2, 300))
     del topic.records[begun + missing if missing >= 0 else -1]
     found = topic.read()
-    assert found.found["a"].body == first
+    assert found.values["a"].body == first
     topic.compact()
     found = topic.read()
-    assert found.found == {}
+    assert found.values == {}
 
 
 def test_damage_does_not_count():
@@ -114,7 +114,7 @@ def test_damage_does_not_count():
     topic.write("a", body(2, 300))
     topic.records[-2].value = body(3, SMALL)
     found = topic.read()
-    assert found.found["a"].body == first
+    assert found.values["a"].body == first
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_messages_of_other_programs_are_skipped(key, headers):
     topic = Topic()
     topic.write("a", b"ours")
     topic.records.append(SimpleNamespace(key=key, value=b"theirs", headers=headers))
-    assert topic.read().found["a"].body == b"ours"
+    assert topic.read().values["a"].body == b"ours"
 
 
 def test_nothing_more_is_needed_once_all_are_found():
