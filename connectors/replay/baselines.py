@@ -1,4 +1,4 @@
-"""Baselines of a replay, which learners should beat, and events for models without a codec of their own.
+"""Baselines of a replay, which learners should beat, and events for models without a codec.
 
 Each baseline takes constant time for any strings. Models without a codec are river's, and the baselines.
 """
@@ -87,16 +87,16 @@ class _Inputs:
 
     def read(self, x: Event, learn: bool) -> dict[object, float]:
         """Return inputs by name, none beyond five standard deviations; 1 is one of them."""
-        found: dict[object, float] = {None: 1.0}
+        inputs: dict[object, float] = {None: 1.0}
         for name, value in present(x).items():
             if isinstance(value, str):
                 place = zlib.crc32(f"{name}={value}".encode(errors="replace")) % _STRINGS
-                found[place] = found.get(place, 0.0) + 1.0
+                inputs[place] = inputs.get(place, 0.0) + 1.0
             elif isinstance(value, Number) and value == value:
                 scaled = self._scaled(str(name), float(value), learn)  # type: ignore[arg-type]
                 if scaled:
-                    found[str(name)] = scaled
-        return found
+                    inputs[str(name)] = scaled
+        return inputs
 
     def _scaled(self, name: str, value: float, learn: bool) -> float:
         moments = self._moments.get(name)
@@ -130,14 +130,14 @@ class LinearNumbers(ModelAdapter):
         count, mean, squares = self._target._moments.get("y", [0.0, 0.0, 0.0])
         if not count:
             return 0.0
-        found = _dot(self._weights, self._inputs.read(x, False))
-        return mean + min(max(found, -_BOUND), _BOUND) * math.sqrt(squares / count)
+        scaled = _dot(self._weights, self._inputs.read(x, False))
+        return mean + min(max(scaled, -_BOUND), _BOUND) * math.sqrt(squares / count)
 
     def learn(self, x: Event, y: float) -> None:
         """Learn one event."""
-        found, target = self._inputs.read(x, True), self._target._scaled("y", y, True)
-        error = target - _dot(self._weights, found)
-        _move(self._weights, found, _STEP * error / 2.0)
+        inputs, target = self._inputs.read(x, True), self._target._scaled("y", y, True)
+        error = target - _dot(self._weights, inputs)
+        _move(self._weights, inputs, _STEP * error / 2.0)
 
 
 class LinearClasses(ModelAdapter):
@@ -151,8 +151,8 @@ class LinearClasses(ModelAdapter):
         """Return the probability of every label known so far."""
         return self._softmax(self._inputs.read(x, False))
 
-    def _softmax(self, found: dict[object, float]) -> dict[object, float]:
-        scores = {label: _dot(weights, found) for label, weights in self._weights.items()}
+    def _softmax(self, inputs: dict[object, float]) -> dict[object, float]:
+        scores = {label: _dot(weights, inputs) for label, weights in self._weights.items()}
         top = max(scores.values(), default=0.0)
         powers = {label: math.exp(score - top) for label, score in scores.items()}
         total = sum(powers.values())
@@ -160,20 +160,20 @@ class LinearClasses(ModelAdapter):
 
     def learn(self, x: Event, y: object) -> None:
         """Learn one event."""
-        found = self._inputs.read(x, True)
+        inputs = self._inputs.read(x, True)
         if y not in self._weights and len(self._weights) < _CLASSES:
             self._weights[y] = {}
-        for label, p in self._softmax(found).items():
-            _move(self._weights[label], found, _STEP * ((label == y) - p))
+        for label, p in self._softmax(inputs).items():
+            _move(self._weights[label], inputs, _STEP * ((label == y) - p))
 
 
-def _dot(weights: dict[object, float], found: dict[object, float]) -> float:
-    return sum(weights[name] * value for name, value in found.items() if name in weights)
+def _dot(weights: dict[object, float], inputs: dict[object, float]) -> float:
+    return sum(weights[name] * value for name, value in inputs.items() if name in weights)
 
 
-def _move(weights: dict[object, float], found: dict[object, float], step: float) -> None:
-    step /= 1.0 + sum(value * value for value in found.values())
-    for name, value in found.items():
+def _move(weights: dict[object, float], inputs: dict[object, float], step: float) -> None:
+    step /= 1.0 + sum(value * value for value in inputs.values())
+    for name, value in inputs.items():
         weights[name] = weights.get(name, 0.0) + step * value
 
 
@@ -193,13 +193,13 @@ class HoeffdingTree(ModelAdapter):
 
     @staticmethod
     def _read(x: Event) -> dict[object, object]:
-        found: dict[object, object] = {}
+        inputs: dict[object, object] = {}
         for name, value in present(x).items():
             if isinstance(value, str):
-                found[name] = f"s{zlib.crc32(value.encode(errors='replace')) % _STRINGS}"
+                inputs[name] = f"s{zlib.crc32(value.encode(errors='replace')) % _STRINGS}"
             elif isinstance(value, Number) and value == value:
-                found[name] = float(value)  # type: ignore[arg-type]
-        return found
+                inputs[name] = float(value)  # type: ignore[arg-type]
+        return inputs
 
     def predict(self, x: Event) -> Any:
         """Return a dict of probabilities, or a number."""
@@ -224,12 +224,12 @@ def baselines(choice: str, task: str) -> dict[str, ModelAdapter]:
         raise ValueError(f"--baseline {choice}: use {', '.join(CHOICES)}")
     if choice == NONE:
         return {}
-    found: dict[str, ModelAdapter] = {LAST: LastValue(task)}
+    models: dict[str, ModelAdapter] = {LAST: LastValue(task)}
     if task == TASKS[0]:
-        found |= {MAJORITY: MajorityClass(), LINEAR: LinearClasses()}
+        models |= {MAJORITY: MajorityClass(), LINEAR: LinearClasses()}
     else:
-        found |= {MEAN: RunningMean(), LINEAR: LinearNumbers()}
-    return found | ({TREE: HoeffdingTree(task)} if choice == FULL else {})
+        models |= {MEAN: RunningMean(), LINEAR: LinearNumbers()}
+    return models | ({TREE: HoeffdingTree(task)} if choice == FULL else {})
 
 
 def present(x: Event) -> dict[object, object]:

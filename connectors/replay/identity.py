@@ -30,18 +30,18 @@ def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: o
     ValueError
         If a log is a pipe, which cannot be read again.
     """
-    found = {"log": list(files), "bytes": log.size, "target": log.target, "labels": labels, **options}
+    identity = {"log": list(files), "bytes": log.size, "target": log.target, "labels": labels, **options}
     for path in dict.fromkeys([*files, *log.paths, *([labels] if labels else [])]):
         if path == "-" or Path(path).exists():  # else it is a topic, or a pattern
             if is_pipe(path):
                 raise ValueError(
                     f"--checkpoint: {path} is a pipe, which cannot be read again; write it to a file first"
                 )
-            found[path] = _begins(path)
-    return found
+            identity[path] = _begins(path)
+    return identity
 
 
 def _begins(path: str) -> str:
     with Path(path).open("rb") as file:
-        found = hashlib.sha256(file.read(HEAD)).hexdigest()
-    return f"a file of {Path(path).stat().st_size:,} bytes that begins with the SHA-256 {found[:16]}"
+        digest = hashlib.sha256(file.read(HEAD)).hexdigest()
+    return f"a file of {Path(path).stat().st_size:,} bytes that begins with the SHA-256 {digest[:16]}"

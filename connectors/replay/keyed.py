@@ -75,14 +75,14 @@ class KeyedLog(ReplayLog):
 
     def left_out(self) -> str:
         """Return what was skipped, as a sentence; empty if nothing was."""
-        found = [skipped(self.unreadable, 0)] if self.unreadable else []
+        sentences = [skipped(self.unreadable, 0)] if self.unreadable else []
         if self.never_labelled:
-            found.append(
+            sentences.append(
                 f"{self.never_labelled:,} event{'s' * (self.never_labelled > 1)} whose label never came"
             )
         if self.unclaimed:
-            found.append(f"{self.unclaimed:,} label{'s' * (self.unclaimed > 1)} that no event waited for")
-        return "; ".join(found)
+            sentences.append(f"{self.unclaimed:,} label{'s' * (self.unclaimed > 1)} that no event waited for")
+        return "; ".join(sentences)
 
 
 class Label(NamedTuple):
@@ -99,7 +99,7 @@ class Label(NamedTuple):
 
 
 def labels_of(path: str, format: EventFormat, time: str | None, task: str | None = None) -> Iterator[Label]:
-    """Yield every record of a label log, with time 0 if no field of times is given.
+    """Yield every record of a label log, with time 0 without a field of times.
 
     Labels are converted for the task, and unchanged without one. If the log cannot be read further, the last
     record holds the error.

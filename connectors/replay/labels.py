@@ -1,4 +1,4 @@
-"""Labels in a log of their own, joined to events by a key."""
+"""Labels in a separate log, joined to events by a key."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Joined(Log):
         self._labels: Json = {}
         self._examples: list[str] = []
         self.wrong = self.unjoined = 0
-        for found in labels_of(path, format, None):
-            if found.wrong or found.key in self._labels:
-                self._leave_out(found.wrong or again(found))
+        for label in labels_of(path, format, None):
+            if label.wrong or label.key in self._labels:
+                self._leave_out(label.wrong or again(label))
                 self.wrong += 1
             else:
-                self._labels[found.key] = found.label
+                self._labels[label.key] = label.label
         if not self._labels:
             raise ValueError(self._examples[0] if self._examples else f"{path} holds no labels")
 
@@ -101,7 +101,7 @@ class Joined(Log):
 
     def left_out(self) -> str:
         """Return a sentence about skipped records; empty if there are none."""
-        sentences = [found] if (found := self._log.left_out()) else []
+        sentences = [skipped] if (skipped := self._log.left_out()) else []
         if self.wrong:
             sentences.append(f"{self.wrong:,} record{'s' * (self.wrong > 1)} of the label log skipped")
         if self.unjoined:
@@ -182,10 +182,10 @@ class ByLabels:
         ValueError
             If there is none.
         """
-        found = list(islice(labels_of(self.path, self.format, self.time), LOOK))
-        labels = [each.label for each in found if not each.wrong]
+        records = list(islice(labels_of(self.path, self.format, self.time), LOOK))
+        labels = [each.label for each in records if not each.wrong]
         if not labels:
-            raise ValueError(found[0].wrong if found else f"{self.path} holds no labels")
+            raise ValueError(records[0].wrong if records else f"{self.path} holds no labels")
         return labels
 
     @property
@@ -200,34 +200,34 @@ class ByLabels:
                 self._stream = labels_of(self.path, self.format, self.time, self.task)
                 for _ in range(self.read):
                     next(self._stream, None)
-            found = next(self._stream, None)
-            if found is None:
+            label = next(self._stream, None)
+            if label is None:
                 return None
             self.read += 1
-            if found.wrong:
-                refuse(ValueError(found.wrong))
-            elif self.inferred is not None and self.inferred.first_wrong([found.label]) is not None:
-                refuse(TaskError(f"{found.place}: {self.inferred.sentence(found.label)}"))
+            if label.wrong:
+                refuse(ValueError(label.wrong))
+            elif self.inferred is not None and self.inferred.first_wrong([label.label]) is not None:
+                refuse(TaskError(f"{label.place}: {self.inferred.sentence(label.label)}"))
             else:
-                self._next = found
+                self._next = label
         return self._next
 
     def _bring(self, contest: Contest, until: float, refuse: Refuse) -> None:
-        while (found := self._upcoming(refuse)) is not None and found.time <= until:
+        while (label := self._upcoming(refuse)) is not None and label.time <= until:
             self._next = None
-            if found.key in contest.asked:
-                _tell(contest, found, refuse)
-            elif found.key in self._early:
-                refuse(ValueError(again(found)))
+            if label.key in contest.asked:
+                _tell(contest, label, refuse)
+            elif label.key in self._early:
+                refuse(ValueError(again(label)))
             else:
-                self._early[found.key] = found
+                self._early[label.key] = label
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Add the labels that have come by the time of an event, and predict it."""
         fields = dict(x)
-        given, now = fields.pop(self.key, None), moment(fields.pop(self.time, None))
+        raw_key, now = fields.pop(self.key, None), moment(fields.pop(self.time, None))
         try:
-            key = key_text(given)
+            key = key_text(raw_key)
         except ValueError as error:
             raise ValueError(f"the key {self.key!r} {error}") from None
         self._bring(contest, now, refuse)

@@ -53,8 +53,8 @@ class Reading(NamedTuple):
     def joined(self, labelled: bool) -> EventFormat:
         """Return the format of events or labels that a key joins; key and time stay verbatim."""
         verbatim = [name for name in (self.key, self.time) if name is not None]
-        own = self.format if not labelled else EventFormat(self.format.target, missing=self.format.missing)
-        return replace(own, verbatim=verbatim, labelled=labelled)
+        base = self.format if not labelled else EventFormat(self.format.target, missing=self.format.missing)
+        return replace(base, verbatim=verbatim, labelled=labelled)
 
     @property
     def timed(self) -> EventFormat:
@@ -62,7 +62,7 @@ class Reading(NamedTuple):
         return self.format if self.time is None else replace(self.format, moments=(self.time,))
 
     def refuse(self, why: str, *names: str) -> None:
-        """Refuse options that are given, and do not go with the log."""
+        """Refuse options that are set, and do not go with the log."""
         for name in names:
             if getattr(self, name) is not None:
                 option = {"start": "from", "end": "to", "form": "format"}.get(name, name)
@@ -85,8 +85,8 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, LearnerSec
         If an option does not go with the log, or the log is not there.
     """
     if files[0].endswith(".toml"):
-        with _of_settings(files, how) as found:
-            yield found
+        with _of_settings(files, how) as log_and_learner:
+            yield log_and_learner
         return
     if how.target is None:
         raise ValueError("--target: name the field to predict")

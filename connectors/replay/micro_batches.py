@@ -86,7 +86,7 @@ def pieces(
 def _piece(
     batch: RecordBatch, rows: slice, log: Places, run: Replay, refuse: Refusals
 ) -> tuple[MicroBatch, str]:
-    """Return some records of a batch with their targets, without records whose target is invalid.
+    """Return a slice of a batch with its targets, without records whose target is invalid.
 
     If an invalid target ends the replay, return the records before it, and its error.
     """
@@ -99,17 +99,17 @@ def _piece(
         return MicroBatch(chunk, batch.numbers[rows].tolist(), lines), ""
     if run.task != "regression":
         return MicroBatch(chunk, labels_of(batch.targets[rows]), lines), ""
-    given: Any = chunk.events
-    found, stopped = [], ""
-    for x, y, line in zip(given, batch.targets[rows], lines, strict=True):
+    fields: Any = chunk.events
+    accepted, stopped = [], ""
+    for x, y, line in zip(fields, batch.targets[rows], lines, strict=True):
         try:
-            found.append((*interpret(Record(line, x, y), log, run.task), line))
+            accepted.append((*interpret(Record(line, x, y), log, run.task), line))
         except ValueError as error:
             if refuse.strict:
                 stopped = str(error)
                 break
             refuse(str(error))
-    xs, targets, kept = zip(*found, strict=True) if found else ((), (), ())
+    xs, targets, kept = zip(*accepted, strict=True) if accepted else ((), (), ())
     return MicroBatch(EventChunk(list(xs)), targets, kept), stopped
 
 

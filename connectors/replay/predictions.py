@@ -87,27 +87,29 @@ class PredictionWriter:
         ends = {name: _pairs(*both) for name, both in scored.intervals.items()}
         rows: list[object] = []
         for k, (target, line) in enumerate(zip(scored.targets, lines, strict=True)):
-            given = {name: columns[name][k] for name in self._names if name in columns}
+            predicted = {name: columns[name][k] for name in self._names if name in columns}
             within = {name: pairs[k] for name, pairs in ends.items()}
             row: Json = {"event": first + k, "line": line}
             if scored.slices is not None:
                 row["by"] = _value(scored.slices[k])
             row["target"] = plain_label(target)
             if self._table:
-                rows.append([*row.values(), *self._cells(given, within, target)])
+                rows.append([*row.values(), *self._cells(predicted, within, target)])
                 continue
             if scored.last is not None and self._classes:
                 row["last"] = None if scored.last[k] is None else plain_label(scored.last[k])
-            row["predictions"] = {name: _plain(value) for name, value in given.items() if value is not None}
+            row["predictions"] = {
+                name: _plain(value) for name, value in predicted.items() if value is not None
+            }
             if self._bounded:
                 row["intervals"] = {name: pair for name, pair in within.items() if pair is not None}
             rows.append(row)
         self._write(rows)
 
-    def _cells(self, given: Json, within: Json, target: object) -> list[object]:
+    def _cells(self, predicted: Json, within: Json, target: object) -> list[object]:
         cells: list[object] = []
         for name in self._names:
-            value = given.get(name)
+            value = predicted.get(name)
             if not self._classes:
                 cells.append(value)
                 if name in self._bounded:

@@ -148,7 +148,7 @@ class ReplayCheckpoint:
         self._written, self._pause = time.monotonic(), _SECONDS
 
     def read(self, fresh: Replay) -> Replay:
-        """Return the replay that was written, or the one given if none was."""
+        """Return the replay that was written, or ``fresh`` if none was."""
         try:
             written = self._path.read_bytes()
         except FileNotFoundError:
@@ -165,9 +165,9 @@ class ReplayCheckpoint:
                     f"{self._path} is of another replay: its {key} is {identity.get(key)!r}, not {value!r}; "
                     "remove it to start again"
                 )
-        found: Replay = run
-        found.interrupted, found.error = False, ""
-        return found
+        replay: Replay = run
+        replay.interrupted, replay.error = False, ""
+        return replay
 
     def due(self) -> bool:
         """Return whether it is time to write."""

@@ -38,25 +38,25 @@ def recommendation(results: Results) -> str:
             f"{_memory(results, chosen, best)}"
         )
     other = next(name for name in ranked if name != chosen)
-    found = results.compare(chosen, other)
+    compared = results.compare(chosen, other)
     cost = _times(_seconds(results, chosen), _seconds(results, other))
-    if found.diverged:
+    if compared.diverged:
         memory = _memory(results, chosen, other).replace(" and ", "; it takes ", 1)
         return f"Use {chosen}: {other} diverged{memory}"
-    if _tied(found):
+    if _tied(compared):
         return (
-            f"Use {chosen}: {other} is not worse for sure ({_interval(found)}), and {chosen} takes {cost} "
+            f"Use {chosen}: {other} is not worse for sure ({_interval(compared)}), and {chosen} takes {cost} "
             f"its time{_memory(results, chosen, other)}"
         )
-    gain, unit = _gain(found)
+    gain, unit = _gain(compared)
     return (
-        f"Use {chosen}: its error is {gain} {unit} below that of {other} ({_interval(found)}) for {cost} its "
-        f"time{_memory(results, chosen, other)}"
+        f"Use {chosen}: its error is {gain} {unit} below that of {other} ({_interval(compared)}) for {cost} "
+        f"its time{_memory(results, chosen, other)}"
     )
 
 
-def _tied(found: Comparison) -> bool:
-    return found.leader is None
+def _tied(comparison: Comparison) -> bool:
+    return comparison.leader is None
 
 
 def _seconds(results: Results, name: str) -> float:
@@ -80,20 +80,20 @@ def _memory(results: Results, name: str, other: str) -> str:
     return f" and {size(ours)}" + ("" if theirs is None else f" (against {size(theirs)})")
 
 
-def _gain(found: Comparison) -> tuple[str, str]:
-    scale = METRICS[found.measure].scale
-    mean = 0.0 if found.advantage is None else abs(found.advantage.mean) * scale
-    return _figure(mean), "points" if found.measure == "accuracy" else "of MAE"
+def _gain(comparison: Comparison) -> tuple[str, str]:
+    scale = METRICS[comparison.measure].scale
+    mean = 0.0 if comparison.advantage is None else abs(comparison.advantage.mean) * scale
+    return _figure(mean), "points" if comparison.measure == "accuracy" else "of MAE"
 
 
-def _interval(found: Comparison) -> str:
-    if found.advantage is None:
+def _interval(comparison: Comparison) -> str:
+    if comparison.advantage is None:
         return "it cannot be compared"
-    scale = METRICS[found.measure].scale
-    low, high = sorted((found.advantage.low * scale, found.advantage.high * scale))
-    if found.advantage.mean < 0.0:
+    scale = METRICS[comparison.measure].scale
+    low, high = sorted((comparison.advantage.low * scale, comparison.advantage.high * scale))
+    if comparison.advantage.mean < 0.0:
         low, high = -high, -low
-    return f"{100 * found.advantage.level:.4g} % interval {_figure(low)} to {_figure(high)}"
+    return f"{100 * comparison.advantage.level:.4g} % interval {_figure(low)} to {_figure(high)}"
 
 
 def _figure(value: float) -> str:

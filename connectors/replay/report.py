@@ -103,7 +103,7 @@ def metrics_table(run: Replay) -> Table:
         table.add_column(name, justify="right", overflow="fold")
     metrics = [results.metrics(name) for name in run.names]
     for key in metric_order(metrics):
-        table.add_row(metric_name(key), *(decimal(found.get(key)) for found in metrics))
+        table.add_row(metric_name(key), *(decimal(values.get(key)) for values in metrics))
     rates = (FAILED if results.failed(name) else f"{results.rate(name):,.0f}" for name in run.names)
     table.add_row("events/s (predict + learn)", *rates)
     return table
@@ -146,16 +146,16 @@ def summary(run: Replay, console: Console) -> None:
 def slices_table(run: Replay) -> Table | None:
     """Return the headline metric for each value of the field of ``--by``, None without one."""
     results = run.results()
-    found = {name: slices for name in run.names if (slices := results.slices(name))}
-    if not found:
+    by_contender = {name: slices for name in run.names if (slices := results.slices(name))}
+    if not by_contender:
         return None
     by = str(run.contest.by)
     table = Table(title=f"{metric_name(results.headline)} by {by}", title_justify="left")
     table.add_column(by, overflow="fold")
-    for name in ("events", *found):
+    for name in ("events", *by_contender):
         table.add_column(name, justify="right", overflow="fold")
-    for value, (events, _) in next(iter(found.values())).items():
-        shown = (decimal(slices[value][1] if value in slices else None) for slices in found.values())
+    for value, (events, _) in next(iter(by_contender.values())).items():
+        shown = (decimal(slices[value][1] if value in slices else None) for slices in by_contender.values())
         table.add_row(value, f"{events:,}", *shown)
     return table
 
@@ -163,9 +163,9 @@ def slices_table(run: Replay) -> Table | None:
 def without_labels(frozen: Json, task: str) -> str:
     """Return what a model reached that got no labels at the end of the log, next to the one that did.
 
-    >>> found = {"contender": "kernel", "since": 7000, "events": 2500}
+    >>> frozen = {"contender": "kernel", "since": 7000, "events": 2500}
     >>> metrics = {"metrics": {"r2": -0.84}, "with_labels": {"r2": 0.855}}
-    >>> without_labels({**found, **metrics}, "regression")
+    >>> without_labels({**frozen, **metrics}, "regression")
     'without new labels: R² -0.840 on the last 2,500 events (0.855 with labels; frozen after 7,000)'
     """
     key = SUMMARIES[task]
@@ -183,14 +183,14 @@ def left_out(run: Replay, log: Log) -> str:
     if run.refused:
         what = "record was" if run.refused == 1 else "records were"
         sentences.append(f"{run.refused:,} {what} rejected and skipped")
-    if found := log.left_out():
-        sentences.append(found)
+    if skipped := log.left_out():
+        sentences.append(skipped)
     examples = [*log.examples, *run.examples]
     return "; ".join(sentences) + (f" ({examples[0]})" if sentences and examples else "")
 
 
 def plot(runs: dict[str, Replay], path: Path) -> None:
-    """Draw the curves of some replays, the window's metric over the events, into one picture.
+    """Draw the curves of replays, the window's metric over the events, into one picture.
 
     Raises
     ------

@@ -90,9 +90,9 @@ def replay_log(
     count = late.delay if isinstance(late, DelayByCount) else 0
 
     def models(task: str) -> Json:
-        given = [parameters, *[None] * (len(names) - 1)]
+        extras = [parameters, *[None] * (len(names) - 1)]
         return {
-            name: contender(name, task, count, given=more) for name, more in zip(names, given, strict=True)
+            name: contender(name, task, count, extra=more) for name, more in zip(names, extras, strict=True)
         }
 
     if task is not None:
@@ -110,10 +110,12 @@ def replay_log(
             task, inferred = _infer_task(targets, log, announce)
         if isinstance(late, ByLabels):
             late.task, late.inferred = task, inferred
-        found = models(task)
-        _warm(found, task, records[:2], log)
-        found |= {name: model for name, model in baselines(chosen, task).items() if name not in found}
-        run = Replay.beginning(task, found, scoring, late)
+        contenders = models(task)
+        _warm(contenders, task, records[:2], log)
+        contenders |= {
+            name: model for name, model in baselines(chosen, task).items() if name not in contenders
+        }
+        run = Replay.beginning(task, contenders, scoring, late)
         if checkpoint is not None:
             run = checkpoint.read(run)
         refuse = Refusals(run, strict)

@@ -50,7 +50,7 @@ class LogScorer:
         self.header = ["file", "line", "prediction", *names, "target"]
 
     def rows(self) -> Iterator[list[Json]]:
-        """Yield the predictions of some records at a time: file, line, prediction, probabilities, target."""
+        """Yield predictions in batches: file, line, prediction, probabilities, target."""
         for batch in self._log.batches():
             yield self._of(batch)
 
@@ -59,7 +59,7 @@ class LogScorer:
         while kept:
             events = [batch.events[row] for row in kept]
             try:
-                found = self._predict(events)
+                predictions = self._predict(events)
                 break
             except ValueError as error:  # of one of them
                 kept = self._without_refused(batch, kept, error)
@@ -67,21 +67,21 @@ class LogScorer:
             return []
         targets = [self._target(batch, row) for row in kept]
         rows = []
-        for row, prediction, target in zip(kept, found, targets, strict=True):
+        for row, prediction, target in zip(kept, predictions, targets, strict=True):
             shown = {"file": batch.name, "line": batch.lines[row], "prediction": prediction}
             if self._classes:
                 shown["prediction"] = plain_label(decide(prediction))
                 shown |= {f"p({plain_label(label)})": p for label, p in prediction.items()}
             rows.append({**shown, **({} if target is None else {"target": plain_label(target)})})
         self.predicted += len(rows)
-        self._score([(p, y) for p, y in zip(found, targets, strict=True) if y is not None])
+        self._score([(p, y) for p, y in zip(predictions, targets, strict=True) if y is not None])
         return rows
 
     def _predict(self, events: list[Json]) -> Sequence[Any]:
-        found: Sequence[Any] = (
+        predictions: Sequence[Any] = (
             self._model.predict_proba_many(events) if self._classes else self._model.predict_many(events)
         )
-        return found if self._classes else [float(value) for value in found]
+        return predictions if self._classes else [float(value) for value in predictions]
 
     def _without_refused(self, batch: RecordBatch, rows: list[int], error: ValueError) -> list[int]:
         """Return the rows that the model takes one by one, and count the others."""
@@ -132,9 +132,9 @@ class LogScorer:
         """Return the metrics of the records that had a target; none if there were none."""
         if not self.scored:
             return {}
-        found = {name: finite(value) for name, value in self._sums.values().items()}
-        found.pop("kappa_temporal", None)  # the order of a log to score means nothing
-        return found
+        metrics = {name: finite(value) for name, value in self._sums.values().items()}
+        metrics.pop("kappa_temporal", None)  # the order of a log to score means nothing
+        return metrics
 
     def refusals(self) -> list[str]:
         """Return a sentence about rejected records, if there are any."""

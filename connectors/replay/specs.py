@@ -1,7 +1,7 @@
 """Specifications of contenders: ``kernel``, ``kaczmarz:memory=0``, ``river.forest.ARFClassifier``, a file.
 
 Settings follow a colon as ``key=value`` with commas between them; a value may have commas too. Models of
-river have ``|`` between their steps, each with its own settings.
+river have ``|`` between their steps, each with its settings.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ def settings_of(text: str) -> tuple[str, dict[str, str]]:
     ValueError
         If a setting is no ``key=value``.
     """
-    name, colon, rest = text.partition(":")
-    found = {}
-    for part in _SETTING.split(rest) if colon else []:
+    name, colon, pairs = text.partition(":")
+    settings = {}
+    for part in _SETTING.split(pairs) if colon else []:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ValueError(f"contender {text!r}: after the colon come key=value, with commas between them")
-        found[key.strip()] = value
-    return name.strip(), found
+        settings[key.strip()] = value
+    return name.strip(), settings
 
 
 def contender(
-    text: str, task: str, delay: int = 0, seed: int = 0, given: Mapping[str, object] | None = None
+    text: str, task: str, delay: int = 0, seed: int = 0, extra: Mapping[str, object] | None = None
 ) -> object:
     """Return the model of a specification.
 
@@ -69,20 +69,20 @@ def contender(
         ``"classification"`` or ``"regression"``.
     delay, seed
         Values of the model's parameters of these names, if the specification has none.
-    given
+    extra
         More settings, for a learner of streamk.
 
     Raises
     ------
     ValueError
-        If there is no such model, or a setting is none of its own.
+        If there is no such model, or it has no such setting.
     """
     if text.startswith("river."):
         return _river(text, task, seed)
     name, settings = settings_of(text)
     if model_file(text) is not None:
         return _file(name, settings, task)
-    parameters: Json = {**settings, **(given or {})}
+    parameters: Json = {**settings, **(extra or {})}
     known = parameter_names(name)
     for key in settings:
         check_parameter(f"--learner {text}", key, name, known)
@@ -97,8 +97,8 @@ def model_file(text: str) -> Path | None:
     if text.startswith("river."):
         return None
     name, _ = settings_of(text)
-    found = name.endswith(".streamk") or (name not in LEARNERS and Path(name).is_file())
-    return Path(name) if found else None
+    names_file = name.endswith(".streamk") or (name not in LEARNERS and Path(name).is_file())
+    return Path(name) if names_file else None
 
 
 def check_name(text: str) -> None:
@@ -180,10 +180,10 @@ def _step(text: str, seed: int) -> object:
 
 def _near_model(module: str, name: str) -> str:
     """Return the end of a sentence about an unknown model of river: the path that may be meant."""
-    found = nearest(
+    near = nearest(
         module.removeprefix("river."), (each.name for each in pkgutil.iter_modules(river.__path__))
     )
-    if not found:
+    if not near:
         return ""
-    meant = nearest(name, importlib.import_module(f"river.{found}").__all__)
-    return f"; did you mean river.{found}.{meant}?" if meant else ""
+    meant = nearest(name, importlib.import_module(f"river.{near}").__all__)
+    return f"; did you mean river.{near}.{meant}?" if meant else ""

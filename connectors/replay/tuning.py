@@ -38,7 +38,7 @@ GRIDS: dict[str, dict[str, Sequence[str]]] = {
 
 
 def grid_of(
-    learner: str, given: Sequence[str], fixed: Mapping[str, object] = MappingProxyType({})
+    learner: str, grid: Sequence[str], fixed: Mapping[str, object] = MappingProxyType({})
 ) -> list[str]:
     """Return the contenders of a grid: all combinations of values.
 
@@ -46,15 +46,15 @@ def grid_of(
     ----------
     learner
         A learner of streamk.
-    given
-        ``KEY=VALUE|VALUE…`` strings; none means the learner's own grid.
+    grid
+        ``KEY=VALUE|VALUE…`` strings; none means the learner's grid.
     fixed
         Parameters that all contenders have, unless the grid has other values of them.
 
     Raises
     ------
     ValueError
-        If a string has another form, or the learner has no grid of its own.
+        If a string has another form, or the learner has no grid.
 
     Examples
     --------
@@ -63,12 +63,12 @@ def grid_of(
     """
     values: dict[str, Sequence[str]] = {}
     known = parameter_names(learner)
-    for text in given:
-        key, equals, rest = text.partition("=")
-        if not equals or not key or not all(rest.split("|")):
+    for text in grid:
+        key, equals, choices = text.partition("=")
+        if not equals or not key or not all(choices.split("|")):
             raise ValueError(f"--grid {text}: write KEY=VALUE|VALUE")
         check_parameter(f"--grid {text}", key, learner, known)
-        values[key] = rest.split("|")
+        values[key] = choices.split("|")
     if not values:
         if learner not in GRIDS:
             raise ValueError(f"{learner} has no grid of its own; give --grid KEY=VALUE|VALUE")
@@ -135,14 +135,14 @@ class Halving:
         ranked = results.ranking()
         if not ranked:
             return
-        best, rest = ranked[0], ranked[1:]
+        best, others = ranked[0], ranked[1:]
         half = (len(ranked) + 1) // 2
-        for place, name in enumerate(rest, 1):
-            found = results.compare(best, name)
-            advantage = found.advantage
+        for place, name in enumerate(others, 1):
+            comparison = results.compare(best, name)
+            advantage = comparison.advantage
             if advantage is None:
                 continue
-            if found.p < SURE / len(rest):
+            if comparison.p < SURE / len(others):
                 reason = "clearly worse"
             elif place >= half > 1 and advantage.mean > 0.0:
                 reason = "in the worse half"

@@ -23,7 +23,7 @@ from streamk.evaluation.results import Windows, finite
 _LIBRARIES = ("streamk", "river", "numpy", "numba")
 
 
-def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given: Json) -> None:
+def write(directory: Path, run: Replay, log: Log, command: Sequence[str], extra: Json) -> None:
     """Write ``results.json``, ``curve.parquet`` (or ``.csv``), ``measured.json`` and ``index.html``.
 
     The first two hold the results; the same events and settings give the same bytes. ``measured.json`` holds
@@ -37,7 +37,7 @@ def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given:
         The replay, and its log.
     command
         The words of the command.
-    given
+    extra
         More values of the results, such as ``seed``.
 
     Raises
@@ -47,23 +47,23 @@ def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given:
     """
     directory.mkdir(parents=True, exist_ok=True)
     results = run.results()
-    found = about(run, results, log, command, given)
-    _write(directory / "results.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    content = about(run, results, log, command, extra)
+    _write(directory / "results.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     measured = results.measured()
     shown = {name: {**each, "latency_us": _quantiles(each["latency_us"])} for name, each in measured.items()}
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
     curves = _curves(results)
     _write_curve(directory, results)
     advice = {"recommendation": recommendation(results)} if len(run.names) > 1 else {}  # of times, too
-    _write(directory / "index.html", page({**found, **advice}, curves, measured))
+    _write(directory / "index.html", page({**content, **advice}, curves, measured))
 
 
 def _curves(results: Results) -> dict[str, Windows]:
     """Return the windows of all contenders, and of the frozen copy of the first one, if there is one."""
-    found = {name: results.windows(name) for name in results.names if not results.failed(name)}
+    windows = {name: results.windows(name) for name in results.names if not results.failed(name)}
     if (frozen := results.frozen_windows()) is not None:
-        found[f"{results.names[0]} (frozen)"] = frozen
-    return found
+        windows[f"{results.names[0]} (frozen)"] = frozen
+    return windows
 
 
 def _quantiles(latencies: dict[str, list[float]]) -> dict[str, dict[str, float]]:
@@ -75,10 +75,10 @@ def _quantiles(latencies: dict[str, list[float]]) -> dict[str, dict[str, float]]
     }
 
 
-def about(run: Replay, results: Results, log: Log, command: Sequence[str], given: Json) -> Json:
-    """Return all that was found and what it is of, as values that JSON takes."""
-    found = results.to_dict()
-    found |= {
+def about(run: Replay, results: Results, log: Log, command: Sequence[str], extra: Json) -> Json:
+    """Return the results with the log and the command, as values that JSON takes."""
+    content = results.to_dict()
+    content |= {
         "title": ", ".join(Path(name).name for name in log.paths),
         "target": log.target,
         "delay": lateness(run).removeprefix(", "),
@@ -91,15 +91,17 @@ def about(run: Replay, results: Results, log: Log, command: Sequence[str], given
         "log": _files(log),
         "command": " ".join(command),
         "versions": {"python": platform.python_version(), **_versions()},
-        **given,
+        **extra,
     }
-    for contender in found["contenders"]:
+    for contender in content["contenders"]:
         summary = getattr(run.contest.models[contender["name"]], "summary", None)
         if callable(summary):
             contender["summary"] = _plain(summary())
-    found["interrupted"], found["stopped"] = run.interrupted, run.error
-    found["without_labels"] = "" if found["frozen"] is None else without_labels(found["frozen"], run.task)
-    return found
+    content["interrupted"], content["stopped"] = run.interrupted, run.error
+    content["without_labels"] = (
+        "" if content["frozen"] is None else without_labels(content["frozen"], run.task)
+    )
+    return content
 
 
 def _placed(sentence: str) -> Json:

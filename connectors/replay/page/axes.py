@@ -46,7 +46,7 @@ def shape(place: int) -> str:
 
 
 def mark(place: int, x: float, y: float, scale: float = 1.0, dx: float = 0, kind: str = "") -> str:
-    """Return a contender's mark at a share of the width and a pixel of the height, moved by some pixels."""
+    """Return a contender's mark at a share of the width and a pixel of the height, moved by ``dx`` pixels."""
     moved = "".join(
         ([f"translate({dx:g},0)"] if dx else []) + ([f"scale({scale:.2f})"] if scale != 1 else [])
     )
@@ -88,7 +88,7 @@ def rule(x: tuple[float, float], y: tuple[float, float], kind: str) -> str:
 
 
 def grid(down: list[tuple[float, str]], across: list[tuple[float, str]], top: float, bottom: float) -> str:
-    """Return lines across with numbers at the left, and numbers beneath, at the places given."""
+    """Return lines across with numbers at the left, and numbers beneath, at these places."""
     lines = [rule((0, 1), (y, y), "grid") + text(0, y + 4, words, "tick right", -8) for y, words in down]
     lines.append(rule((0, 1), (bottom, bottom), "axis"))
     for x, words in across:
@@ -111,7 +111,7 @@ def path(x: Array, y: Array) -> str:
         if math.isnan(down):
             broken = True
             continue
-        # a point of its own is drawn as a dot, by a line of no length with round ends
+        # a single point is drawn as a dot, by a line of no length with round ends
         parts.append(f"{'M' if broken else 'L'}{1000 * left:.1f},{down:.1f}" + ("h0" if broken else ""))
         broken = False
     return "".join(parts)
@@ -141,11 +141,11 @@ def spread(wanted: list[float], gap: float, low: float, high: float) -> list[flo
     """Return places near the wanted ones, in their order, at distances of at least ``gap``, within bounds."""
     order = sorted(range(len(wanted)), key=lambda k: wanted[k])
     gap = min(gap, (high - low) / max(1, len(wanted) - 1))
-    found = [0.0] * len(wanted)
+    places = [0.0] * len(wanted)
     last = low - gap
     for k in order:
-        last = found[k] = max(wanted[k], last + gap)
+        last = places[k] = max(wanted[k], last + gap)
     last = high + gap
     for k in reversed(order):
-        last = found[k] = min(found[k], last - gap)
-    return found
+        last = places[k] = min(places[k], last - gap)
+    return places

@@ -106,7 +106,7 @@ def histogram(key: str, title: str, contenders: Sequence[LatencyBars]) -> str:
 def _powers(low: float, high: float) -> list[tuple[float, str]]:
     """Return round times of a range of logarithms, with their words; of a wide one only the powers of ten."""
     steps = (1, 2, 5) if high - low < 1.6 else (1,)
-    found = [
+    values = [
         math.log10(step) + power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps
     ]
-    return [(value, duration(10**value)) for value in found if low <= value <= high]
+    return [(value, duration(10**value)) for value in values if low <= value <= high]

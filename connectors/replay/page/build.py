@@ -114,9 +114,9 @@ def _metrics(task: str, contenders: Rows) -> list[str]:
 
 
 def _comparisons(results: Json) -> str:
-    found = results.get("comparisons") or []
-    pairs = [each for each in found if isinstance(each, dict)]
-    sentences = [each for each in found if not isinstance(each, dict)]
+    entries = results.get("comparisons") or []
+    pairs = [each for each in entries if isinstance(each, dict)]
+    sentences = [each for each in entries if not isinstance(each, dict)]
     if pairs:  # the sentences of the best; the table has all pairs
         sentences += [each["words"] for each in pairs if pairs[0]["first"] in (each["first"], each["second"])]
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)

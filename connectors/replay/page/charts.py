@@ -82,7 +82,7 @@ def legend(names: Sequence[tuple[str, int]]) -> str:
 
 
 def line_chart(key: str, title: str, lines: Sequence[Line], bounded: bool = True) -> tuple[str, str]:
-    """Draw the curves of some contenders over the events.
+    """Draw the curves of contenders over the events.
 
     Parameters
     ----------

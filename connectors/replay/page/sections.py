@@ -108,20 +108,20 @@ def _intervals(intervals: Sequence[int]) -> str:
 
 def calibration_section(contenders: Rows) -> str:
     """Return the reliability diagrams: confidence of contenders versus accuracy."""
-    found = []
+    curves = []
     for place, contender in enumerate(contenders):
         bins = contender.get("calibration")
         if bins:
             parts = [_floats(bins.get(name)) for name in ("events", "confidence", "accuracy")]
-            found.append(Reliability(str(contender["name"]), place, *parts))
-    if not found:
+            curves.append(Reliability(str(contender["name"]), place, *parts))
+    if not curves:
         return ""
-    drawn = reliability_diagram("reliability", "Confidence and accuracy", found)
+    drawn = reliability_diagram("reliability", "Confidence and accuracy", curves)
     caption = (
         "Upwards: accuracy on the events predicted with about this confidence. On the dotted line both are "
         "equal; below it a contender is overconfident. Larger marks stand for more events."
     )
-    return section("Calibration", figure(drawn, caption, legend([(c.name, c.place) for c in found])))
+    return section("Calibration", figure(drawn, caption, legend([(c.name, c.place) for c in curves])))
 
 
 def _floats(values: Any) -> Array:
@@ -130,26 +130,28 @@ def _floats(values: Any) -> Array:
 
 def costs_section(contenders: Rows, measured: Json) -> str:
     """Return speed, memory and latency, as a table and as pictures."""
-    found = [
+    measurements = [
         (k, str(contender["name"]), measured.get(str(contender["name"])) or {})
         for k, contender in enumerate(contenders)
         if not contender.get("failed")
     ]
-    table = tables.costs_table("costs", [name for _, name, _ in found], measured)
+    table = tables.costs_table("costs", [name for _, name, _ in measurements], measured)
     pictures = []
     for field, title, written in (
         ("events_per_second", "Events a second", count),
         ("bytes", "Size of the model", size),
     ):
         known = [
-            (k, name, number_of(m[field])) for k, name, m in found if np.isfinite(number_of(m.get(field)))
+            (k, name, number_of(m[field]))
+            for k, name, m in measurements
+            if np.isfinite(number_of(m.get(field)))
         ]
         if len(known) > 1:
             bars = [BarRow(name, [value], written(value), k) for k, name, value in known]
             pictures.append(figure(bar_chart(f"bars-{field}", title, bars), before=f"<h3>{title}</h3>"))
     samples = [
         LatencyBars(name, k, _floats((m.get("latency_us") or {}).get("predict_learn")))
-        for k, name, m in found
+        for k, name, m in measurements
     ]
     samples = [sample for sample in samples if len(sample.microseconds)]
     pairs = f'<div class="pair">{"".join(pictures)}</div>' if pictures else ""

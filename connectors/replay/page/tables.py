@@ -1,4 +1,4 @@
-"""The tables of the page, each with a caption, scopes of its headers, and its own scroll area."""
+"""The tables of the page, each with a caption, scopes of its headers, and a scroll area."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def metrics_table(key: str, task: str, contenders: Rows) -> str:
     first = headline(task)
     rows: list[tuple[str, Sequence[Cell]]] = []
     for metric in sorted(metric_order(metrics), key=lambda m: m != first):
-        values = [number_of(found.get(metric)) for found in metrics]
+        values = [number_of(by_metric.get(metric)) for by_metric in metrics]
         rows.append(
             (escape(metric_name(metric)), _figures(values, [decimal(v) for v in values], better(metric)))
         )
@@ -113,12 +113,12 @@ def _interval_row(metric: str, contenders: Rows) -> tuple[str, Sequence[Cell]]:
 def pairs_table(key: str, pairs: Rows) -> str:
     """Return by how much the contender of each row is ahead of that of each column."""
     names = list(dict.fromkeys(name for pair in pairs for name in (pair["first"], pair["second"])))
-    found = {(pair["first"], pair["second"]): (1.0, pair) for pair in pairs}
-    found |= {(pair["second"], pair["first"]): (-1.0, pair) for pair in pairs}
+    signed = {(pair["first"], pair["second"]): (1.0, pair) for pair in pairs}
+    signed |= {(pair["second"], pair["first"]): (-1.0, pair) for pair in pairs}
     rows: list[tuple[str, Sequence[Cell]]] = []
     for name in names:
         cells = [
-            _pair(name, *found[name, other]) if (name, other) in found else Cell(MISSING, "faint")
+            _pair(name, *signed[name, other]) if (name, other) in signed else Cell(MISSING, "faint")
             for other in names
         ]
         rows.append((escape(name), cells))
@@ -205,54 +205,56 @@ def _rarer_as_one(
 
 def _of_classes(classes: Json, part: str, labels: list[str], shown: list[str]) -> list[str]:
     """Return a figure of the labels shown; of those that were put together there is none."""
-    found = dict(zip(labels, classes.get(part) or [], strict=False))
+    by_label = dict(zip(labels, classes.get(part) or [], strict=False))
     together = len(shown) < len(labels)
     return [
-        MISSING if together and k == len(shown) - 1 else decimal(found.get(s), 3) for k, s in enumerate(shown)
+        MISSING if together and k == len(shown) - 1 else decimal(by_label.get(s), 3)
+        for k, s in enumerate(shown)
     ]
 
 
 def slices_table(key: str, by: str, task: str, contenders: Rows) -> str:
     """Return the headline metric of every slice, with a column for each contender."""
     metric = headline(task)
-    found: dict[str, dict[int, Json]] = {}
+    slices: dict[str, dict[int, Json]] = {}
     for place, contender in enumerate(contenders):
         for part in contender.get("slices") or []:
-            found.setdefault(str(part.get("value")), {})[place] = part
+            slices.setdefault(str(part.get("value")), {})[place] = part
     sizes = {
-        value: max(number_of(part.get("events")) for part in parts.values()) for value, parts in found.items()
+        value: max(number_of(part.get("events")) for part in parts.values())
+        for value, parts in slices.items()
     }
-    largest = set(sorted(found, key=lambda value: -sizes[value])[:_MOST_ROWS])
+    largest = set(sorted(slices, key=lambda value: -sizes[value])[:_MOST_ROWS])
     places = [k for k, contender in enumerate(contenders) if contender.get("slices")]
     rows: list[tuple[str, Sequence[Cell]]] = []
-    for value in (value for value in found if value in largest):
-        values = [number_of((found[value].get(k, {}).get("metrics") or {}).get(metric)) for k in places]
+    for value in (value for value in slices if value in largest):
+        values = [number_of((slices[value].get(k, {}).get("metrics") or {}).get(metric)) for k in places]
         cells = _figures(values, [decimal(v) for v in values], better(metric))
         rows.append((escape(value), [Cell(count(sizes[value]), "faint"), *cells]))
     caption = f"{escape(metric_name(metric))[:1].upper()}{escape(metric_name(metric))[1:]} by {escape(by)}"
-    if len(found) > len(rows):
-        caption += f": the {len(rows)} largest of {len(found):,} slices"
+    if len(slices) > len(rows):
+        caption += f": the {len(rows)} largest of {len(slices):,} slices"
     names = [escape(contenders[k].get("name", MISSING)) for k in places]
     return table(key, caption, [escape(by), "events", *names], rows)
 
 
 def costs_table(key: str, contenders: Sequence[str], measured: Json) -> str:
     """Return how fast contenders were and how much they keep."""
-    found = [measured.get(name) or {} for name in contenders]
+    costs = [measured.get(name) or {} for name in contenders]
     rows: list[tuple[str, Sequence[Cell]]] = []
 
     def row(name: str, values: Sequence[float], texts: list[str], direction: int) -> None:
         if any(math.isfinite(value) for value in values):
             rows.append((name, _figures(values, texts, direction)))
 
-    speeds = [number_of(m.get("events_per_second")) for m in found]
+    speeds = [number_of(m.get("events_per_second")) for m in costs]
     row("events a second", speeds, [count(v) for v in speeds], 1)
-    seconds = [number_of(m.get("seconds")) for m in found]
+    seconds = [number_of(m.get("seconds")) for m in costs]
     row("time of all events", seconds, [duration(1e6 * v) for v in seconds], -1)
-    kept = [number_of(m.get("bytes")) for m in found]
+    kept = [number_of(m.get("bytes")) for m in costs]
     row("model", kept, [size(v) for v in kept], -1)
     for what, words in (("predict", "predict"), ("learn", "learn"), ("predict_learn", "predict and learn")):
-        samples = [np.asarray((m.get("latency_us") or {}).get(what, ()), dtype=float) for m in found]
+        samples = [np.asarray((m.get("latency_us") or {}).get(what, ()), dtype=float) for m in costs]
         for name, share in (("median", 0.5), ("99% are faster", 0.99)):
             times = [float(np.quantile(s, share)) if len(s) else math.nan for s in samples]
             row(f"{words}, {name}", times, [duration(t) for t in times], -1)
@@ -265,5 +267,5 @@ def costs_table(key: str, contenders: Sequence[str], measured: Json) -> str:
 
 def plain_table(key: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table of strings that are not yet escaped; the first of every row is its header."""
-    drawn = [(escape(first), [Cell(escape(value), "text") for value in rest]) for first, *rest in rows]
+    drawn = [(escape(first), [Cell(escape(value), "text") for value in others]) for first, *others in rows]
     return table(key, escape(caption), [escape(name) for name in head], drawn)

@@ -37,14 +37,16 @@ def metric_name(metric: str) -> str:
 
 
 def metric_order(metrics: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return the metrics that a contender has a value of, those of the page's own list first, in its order.
+    """Return the metrics that a contender has a value of, those of ``METRICS`` first, in its order.
 
     >>> metric_order([{"log_loss": 0.3, "auc": None}, {"accuracy": 0.9, "mine": 1.0, "auc": float("nan")}])
     ['accuracy', 'log_loss', 'mine']
     """
-    given = (name for values in metrics for name, value in values.items() if not math.isnan(number_of(value)))
-    found = dict.fromkeys(given)
-    return [name for name in METRICS if name in found] + [name for name in found if name not in METRICS]
+    valued = (
+        name for values in metrics for name, value in values.items() if not math.isnan(number_of(value))
+    )
+    present = dict.fromkeys(valued)
+    return [name for name in METRICS if name in present] + [name for name in present if name not in METRICS]
 
 
 def better(metric: str) -> int:
@@ -137,5 +139,5 @@ def marked(values: Iterable[float], texts: list[str], direction: int) -> set[int
     if not direction or len(known) < 2:
         return set()
     best = texts[max(known)[1]]
-    found = {k for _, k in known if texts[k] == best}
-    return found if len(found) < len(known) else set()
+    ties = {k for _, k in known if texts[k] == best}
+    return ties if len(ties) < len(known) else set()

@@ -18,7 +18,7 @@ def test_a_learner_with_settings():
     assert contender("kaczmarz:seed=9", "regression").seed == 9
     assert contender("kernel", "classification", delay=5).delay == 5
     assert contender("kernel:delay=2", "classification", delay=5).delay == 2
-    assert contender("kaczmarz:features=64", "classification", given={"features": "32"}).features == 32
+    assert contender("kaczmarz:features=64", "classification", extra={"features": "32"}).features == 32
 
 
 def test_a_model_of_river():
