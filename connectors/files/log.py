@@ -34,7 +34,7 @@ from connectors.formats.records import (
 
 
 def files_of(patterns: Sequence[str]) -> list[str]:
-    """Return the files that names and patterns stand for, in the order in which they are given, each once.
+    """Return the files that names and patterns stand for, in their order, each once.
 
     Those of one pattern are sorted by name, numbers in names by their value: ``log-2`` is before ``log-10``.
 
@@ -43,20 +43,20 @@ def files_of(patterns: Sequence[str]) -> list[str]:
     ValueError
         If a pattern stands for none.
     """
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for pattern in patterns:
         if not Path(pattern).exists() and glob.has_magic(pattern):
             matches = glob.glob(pattern, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute ones
             paths = [path for path in matches if Path(path).is_file()]
             if not paths:
                 raise ValueError(f"{pattern}: there is no such file")
-            found |= dict.fromkeys(sorted(paths, key=_by_number))
+            files |= dict.fromkeys(sorted(paths, key=_by_number))
         else:
             if Path(pattern).is_dir():
                 raise ValueError(f"{pattern} is a directory; name its files, as {pattern.rstrip('/')}/*.csv")
             _require(Path(pattern))
-            found[pattern] = None
-    return list(found)
+            files[pattern] = None
+    return list(files)
 
 
 def _require(path: Path) -> None:
@@ -140,10 +140,10 @@ class ReplayLog(Log):
         form: str | None = None,
         strict: bool = False,
     ) -> None:
-        given = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        names = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
         self.format = EventFormat(format) if isinstance(format, str) else format
-        self.name, self.target = " ".join(given), self.format.target or ""
-        self.paths = given if given == ["-"] else files_of(given)
+        self.name, self.target = " ".join(names), self.format.target or ""
+        self.paths = names if names == ["-"] else files_of(names)
         if "-" in self.paths and len(self.paths) > 1:
             raise ValueError("standard input, -, is read alone")
         self.size = sum(map(size_of, self.paths))
@@ -183,8 +183,8 @@ class ReplayLog(Log):
                 self.events += len(batch)
                 self.done = batch.done
                 self.notes = [*self.notes, *(note for note in batch.notes if note not in self.notes)]
-                for name, found in batch.misfits.items():
-                    self.misfits.setdefault(name, Misfits()).add(found)
+                for name, misfits in batch.misfits.items():
+                    self.misfits.setdefault(name, Misfits()).add(misfits)
                 if self._strict and batch.misfits:
                     kept, sentence = before_misfit(batch, self.format.types)
                     if len(kept):
@@ -222,9 +222,9 @@ class ReplayLog(Log):
                 if file.form:
                     yield from self._records(file, done)
                     there = True
-                    seen, found = file.hash()
+                    seen, digest = file.hash()
                     if file.piped or seen == file.size:
-                        self._hashes[path] = seen, found
+                        self._hashes[path] = seen, digest
             finally:
                 file.close()
             done += file.size
@@ -289,23 +289,23 @@ class ReplayLog(Log):
         ValueError
             If there is no event; the sentence says why.
         """
-        found: list[object] = []
+        targets: list[object] = []
         log = ReplayLog(self.paths, self.format, self._form)
         log.learned = self.learned
         with contextlib.closing(log.batches()) as batches:
             for batch in batches:
-                found += batch.targets
-                if len(found) > LOOK:
+                targets += batch.targets
+                if len(targets) > LOOK:
                     break
         self.format, self.columns, self.notes, self.dialect = log.format, log.columns, log.notes, log.dialect
-        if not found:
+        if not targets:
             raise ValueError(
                 f"{self.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
             )
-        known = [target for target in found[:LOOK] if target is not None]
-        if sentence := sentence_about(known, self.target, more=len(found) > LOOK):
+        known = [target for target in targets[:LOOK] if target is not None]
+        if sentence := sentence_about(known, self.target, more=len(targets) > LOOK):
             self.notes = [*self.notes, sentence]
-        return found[:LOOK]
+        return targets[:LOOK]
 
     def takes(self, name: str) -> bool:
         """Return whether a field is an input."""
@@ -342,8 +342,8 @@ class ReplayLog(Log):
                         Path(path).stat().st_size,
                         hashlib.file_digest(file, "sha256").hexdigest(),
                     )
-            size, found = self._hashes.get(path, (None, None))
-            files.append({"name": path, "bytes": size, "sha256": found})
+            size, digest = self._hashes.get(path, (None, None))
+            files.append({"name": path, "bytes": size, "sha256": digest})
         one: object = files[0]["sha256"]
         if len(files) > 1:
             one = hashlib.sha256("".join(f"{file['sha256']}\n" for file in files).encode()).hexdigest()

@@ -288,11 +288,11 @@ class FileSource(Source):
                 f"is another log than the one of the checkpoint: its first bytes differ. {_RESET}"
             )
 
-    def _use_inferred(self, found: Json) -> None:
-        """Read by what was found when the log was first read; what is set now stays."""
-        given = vars(self._given)
-        known = {key: value for key, value in found.items() if given[key] is None}
-        types = {**found.get("types", {}), **self._given.types}
+    def _use_inferred(self, inferred: Json) -> None:
+        """Read by what was inferred when the log was first read; what is set now stays."""
+        configured = vars(self._given)
+        known = {key: value for key, value in inferred.items() if configured[key] is None}
+        types = {**inferred.get("types", {}), **self._given.types}
         self._format = replace(self._format, **{**known, "types": types})
         self._reader.use(self._format)
         if isinstance(self._reader, Lines) and self._format.encoding is not None:
@@ -303,13 +303,13 @@ class FileSource(Source):
 
         Only files that were last written after a time, in nanoseconds; a compressed copy does not count.
         """
-        found = {}
+        modified = {}
         for path in self._path.parent.glob(f"{glob.escape(self._path.name)}?*"):
             compressed = path.suffix in _COMPRESSED and path.with_suffix("").exists()
             if _ROTATED.fullmatch(path.name.removeprefix(self._path.name)) and not compressed:
                 with contextlib.suppress(OSError):  # it has just been compressed, or removed
-                    found[path] = path.stat().st_mtime_ns
-        return sorted((path for path in found if found[path] > after), key=lambda path: found[path])
+                    modified[path] = path.stat().st_mtime_ns
+        return sorted((path for path in modified if modified[path] > after), key=lambda path: modified[path])
 
     def _is(self, mark: SourceMark) -> bool:
         here = os.fstat(self._raw.fileno())

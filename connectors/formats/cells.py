@@ -5,7 +5,7 @@ decoded by itself, by :class:`connectors.events.decoding.Decoder`. That decides 
 
 A decimal of up to 19 digits is a whole number times a power of ten, whose first 128 bits are in a table; the
 product has more bits than the nearest double needs (Lemire, "Number parsing at a gigabyte per second", 2021).
-What this does not settle, some 1 in 10¹⁵ and numbers that are very large or small, is left to Python.
+What this does not settle, about 1 in 10¹⁵ and numbers that are very large or small, is left to Python.
 """
 
 # mypy: disable-error-code="no-untyped-call, misc, call-arg, assignment"
@@ -231,12 +231,12 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
                     return row, begin
                 if at + 1 < size and data[at + 1] != delimiter:
                     closed = closed and (data[at + 1] == _LINE or data[at + 1] == _RETURN)
-            value, found = 0.0, False
+            value, is_short = 0.0, False
             if column < columns and not quoted:
                 at, value = short(data, at, size, sign)
-                found = at > start and at < size and (data[at] == delimiter or data[at] <= _RETURN)
+                is_short = at > start and at < size and (data[at] == delimiter or data[at] <= _RETURN)
             while at < size and data[at] != delimiter and data[at] != _LINE:
-                found = found and data[at] == _RETURN
+                is_short = is_short and data[at] == _RETURN
                 fine = fine and data[at] != QUOTE and data[at] != 0
                 fine = fine and (data[at] != _RETURN or (at + 1 < size and data[at + 1] == _LINE))
                 at += 1
@@ -248,7 +248,7 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
                 stop -= 1
             if column < columns and fine:
                 starts[row, column], stops[row, column] = start, stop
-                if found:
+                if is_short:
                     kinds[row, column], values[row, column] = FLOAT, value
                 elif start == stop:
                     kinds[row, column] = MISSING

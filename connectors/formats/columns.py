@@ -37,7 +37,7 @@ class _Memory(dict[bytes, Any]):
 class _Column(NamedTuple):
     """A column that is an input: its place, and how it is read.
 
-    ``strings`` reads the bytes of a cell. ``numbers`` says whether what compiled code found to be a number is
+    ``strings`` reads the bytes of a cell. ``numbers`` says whether what compiled code reads as a number is
     the value. ``words`` are the names of the inputs of a text.
     """
 
@@ -49,7 +49,7 @@ class _Column(NamedTuple):
 
 
 class _PlainRows(NamedTuple):
-    """Rows whose cells compiled code has found, and what these are."""
+    """Rows whose cells compiled code has located, and what these are."""
 
     data: bytes
     cells: CsvCells
@@ -169,7 +169,7 @@ class Assembler:
         return batch
 
     def _headers(self, data: bytes, begins: NDArray[np.int64], end: int) -> Iterator[int]:
-        """Yield rows that repeat the header, and perhaps some that contain it."""
+        """Yield rows that repeat the header, and perhaps others that contain it."""
         at = int(begins[0])
         while self._header and (at := data.find(self._header, at, end)) >= 0:
             yield int(np.searchsorted(begins, at, "right")) - 1

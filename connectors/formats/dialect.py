@@ -75,7 +75,7 @@ def sniff(
     Raises
     ------
     ValueError
-        If what is given is no delimiter or no decimal sign.
+        If ``delimiter`` or ``decimal`` is none.
 
     Examples
     --------
@@ -124,22 +124,22 @@ def header_row(rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> int:
 
 
 def rows_of(text: str, delimiter: str) -> list[list[str]]:
-    """Return the first rows of a text, those in which its header is looked for and some more."""
+    """Return the first rows of a text, twice as many as those in which its header is looked for."""
     return _rows(text, delimiter, 2 * _PREAMBLE)
 
 
 def _rows(text: str, delimiter: str, most: int = LOOK) -> list[list[str]]:
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         for row in reader:
             if row:
-                found.append(row)
-            if len(found) > min(most, _CELLS // max(len(found[0]) if found else 1, 1) + 1):
+                rows.append(row)
+            if len(rows) > min(most, _CELLS // max(len(rows[0]) if rows else 1, 1) + 1):
                 break
     except csv.Error:
         pass
-    return found
+    return rows
 
 
 def _score(rows: list[list[str]], target: str | None) -> tuple[bool, bool, float, int]:
@@ -200,12 +200,12 @@ def _votes_of_all(cells: Sequence[str]) -> _Votes:
 
 def _votes(cells: Sequence[str]) -> _Votes:
     """Return the votes of a column; none if less than half of its values are numbers."""
-    found = [_numbers(cell) for cell in cells]
-    commas = sum(by_comma is not None and by_point is None for by_comma, by_point in found)
+    numbers = [_numbers(cell) for cell in cells]
+    commas = sum(by_comma is not None and by_point is None for by_comma, by_point in numbers)
     pointed = [
-        cell for cell, each in zip(cells, found, strict=True) if each[0] is None and each[1] is not None
+        cell for cell, each in zip(cells, numbers, strict=True) if each[0] is None and each[1] is not None
     ]
-    either = sum(by_comma is not None and by_point is not None for by_comma, by_point in found)
+    either = sum(by_comma is not None and by_point is not None for by_comma, by_point in numbers)
     plain = sum(_NUMBER.fullmatch(cell) is not None for cell in cells if "," not in cell and "." not in cell)
     values = sum(bool(cell.strip()) for cell in cells)
     if 2 * (max(commas, len(pointed)) + either + plain) < values:

@@ -50,10 +50,10 @@ class RecordSpan(NamedTuple):
     reason: str = ""
 
 
-def _learned(found: Dialect, learned: Dialect, heading: str) -> Dialect:
-    """Return the dialect of a file with the decimal mark that a model has learned, if the rest is alike."""
-    single = found.delimiter not in heading
-    return learned if single or found.delimiter == learned.delimiter else found
+def _learned(sniffed: Dialect, learned: Dialect, heading: str) -> Dialect:
+    """Return a file's dialect with the decimal mark that a model has learned, if delimiters are the same."""
+    single = sniffed.delimiter not in heading
+    return learned if single or sniffed.delimiter == learned.delimiter else sniffed
 
 
 class Lines:
@@ -73,7 +73,7 @@ class Lines:
     Attributes
     ----------
     format
-        With the dialect and the types that were found.
+        With the inferred dialect and types.
     dialect, columns
         Of CSV.
     begins
@@ -168,7 +168,7 @@ class Lines:
         while self._data.count(b"\n") <= LOOK and len(self._data) < _MOST_LOOKED_AT and self._fill(_PART):
             pass
         data = np.frombuffer(self._data, np.uint8)[:_MOST_LOOKED_AT]
-        last, at, found, seen = len(data) == len(self._data), 0, list[Fields](), 0
+        last, at, records, seen = len(data) == len(self._data), 0, list[Fields](), 0
         while seen < LOOK:
             cells = room(LOOK - seen, 0)
             count, _ = self._cells(data, at, last, cells)
@@ -178,12 +178,12 @@ class Lines:
             ):
                 if lines > 0:
                     with contextlib.suppress(ValueError):
-                        found.append(self.decoder.raw(self._value(begin, end)))
+                        records.append(self.decoder.raw(self._value(begin, end)))
             seen += whole + 1
             if broken is None:
                 break
             at = self._data.find(b"\n", cells.begins[broken]) + 1
-        return found
+        return records
 
     def frame(self, most: int = ROWS, assemble: bool = True) -> RecordSpan | None:
         """Return the next records; None at the end, or where the last one may still grow.
@@ -199,10 +199,10 @@ class Lines:
         if len(self._data) - self._at < self._usual and not eof:  # not to look at most of a batch twice
             eof = not self._fill(max(_PART, self._usual))
         while True:
-            rest = len(self._data) - self._at
+            unread = len(self._data) - self._at
             last = eof and not self.cut and not self._growing
             count, after, cells = (
-                self._scan(last, min(most, self._most), assemble) if rest else (0, self._at, None)
+                self._scan(last, min(most, self._most), assemble) if unread else (0, self._at, None)
             )
             if cells is not None and (broken := self._not_whole(count, cells)) is not None:
                 self._most = _FEW
@@ -210,14 +210,14 @@ class Lines:
                     return self._first_line(_UNCLOSED)
                 return self._frame(broken, int(cells.begins[broken]), cells)
             self._most = min(ROWS, 2 * self._most)
-            if cells is not None and 0 < count < len(cells.plain) and not eof and rest < BYTES:
-                eof = not self._fill(max(_PART, rest))  # more fit
+            if cells is not None and 0 < count < len(cells.plain) and not eof and unread < BYTES:
+                eof = not self._fill(max(_PART, unread))  # more fit
             elif cells is not None and count:
                 self._usual = min(BYTES, (after - self._at) * ROWS // count * 9 // 8)
                 return self._frame(count, after, cells)
-            elif not eof and rest < longest:
-                eof = not self._fill(max(_PART, rest))
-            elif rest and not self.cut and (rest >= longest or not self._growing):
+            elif not eof and unread < longest:
+                eof = not self._fill(max(_PART, unread))
+            elif unread and not self.cut and (unread >= longest or not self._growing):
                 return self._first_line(_ENDLESS[self.form])
             else:
                 return None
@@ -272,8 +272,8 @@ class Lines:
     def _cells(self, data: NDArray[np.uint8], at: int, last: bool, cells: CsvCells) -> tuple[int, int]:
         """Fill in the records from a byte on; return how many, and where the next begins."""
         if self._csv:
-            found: tuple[int, int] = csv_cells(data, at, last, self._between, self._point, tuple(cells))
-            return found
+            filled: tuple[int, int] = csv_cells(data, at, last, self._between, self._point, tuple(cells))
+            return filled
         row, text = 0, self._data[: len(data)]
         while row < len(cells.plain) and at < len(text):
             end = text.find(b"\n", at) + 1 or (len(text) if last else 0)
@@ -292,9 +292,9 @@ class Lines:
         DamagedError
             If the compressed data is cut short, and no record is left before that.
         """
-        found: list[Raw] = []
-        while len(found) < most:
-            frame = self.frame(min(most - len(found), ROWS), assemble=False)
+        raws: list[Raw] = []
+        while len(raws) < most:
+            frame = self.frame(min(most - len(raws), ROWS), assemble=False)
             if frame is None:
                 break
             base = self.position - self._at
@@ -302,10 +302,10 @@ class Lines:
             lines = frame.cells.lines.tolist()
             for k in range(frame.rows):
                 if lines[k] > 0:
-                    found.append(Raw(base + begins[k], self._value(begins[k], ends[k])))
-        if not found and self.cut:
+                    raws.append(Raw(base + begins[k], self._value(begins[k], ends[k])))
+        if not raws and self.cut:
             raise DamagedError(f"the compressed data is cut short or damaged ({self.cut})")
-        return found
+        return raws
 
     # ---- batches
 

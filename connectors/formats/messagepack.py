@@ -98,22 +98,22 @@ class MessagePackRecords:
 
     def first(self) -> list[Fields]:
         """Return the first records, as many as types are inferred from, without types; none is consumed."""
-        ends, found = self._next(LOOK), []
+        ends, records = self._next(LOOK), []
         for begin, end in zip([self._at, *ends], ends, strict=False):
             try:
-                found.append(self.decoder.raw(self._data[begin:end]))
+                records.append(self.decoder.raw(self._data[begin:end]))
             except ValueError:
                 continue
-        return found
+        return records
 
     def _next(self, most: int) -> list[int]:
         """Return where the next records end in the data."""
         ends = np.empty(most, np.int64)
         while True:
             count, self._none = ends_of(np.frombuffer(self._data, np.uint8), self._at, ends)
-            rest = len(self._data) - self._at
-            full = count == most or self._none or rest >= (BYTES if count else _LONGEST)
-            if full or self._ended or not self._fill(max(_PART, rest)):
+            unread = len(self._data) - self._at
+            full = count == most or self._none or unread >= (BYTES if count else _LONGEST)
+            if full or self._ended or not self._fill(max(_PART, unread)):
                 return [int(end) for end in ends[:count]]
 
     def records(self, most: int) -> list[Raw]:
@@ -127,15 +127,15 @@ class MessagePackRecords:
         ends = self._next(most)
         begins, base = [self._at, *ends], self.position - self._at
         if ends:
-            found = [Raw(base + a, self._data[a:b]) for a, b in zip(begins, ends, strict=False)]
+            raws = [Raw(base + a, self._data[a:b]) for a, b in zip(begins, ends, strict=False)]
             self.position, self._at, self.line = base + ends[-1], ends[-1], self.line + len(ends)
-            return found
+            return raws
         if (why := self._why_cut()) and (self._none or not self._growing):
             raise DamagedError(why)
         return []
 
     def _why_cut(self) -> str:
-        """Return why the rest of the file is no record, empty if there is no rest."""
+        """Return why the remaining bytes are no record, empty if there are none."""
         if self._error:
             return f"the compressed data is cut short or damaged ({self._error})"
         if self._at == len(self._data):

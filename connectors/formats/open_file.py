@@ -110,9 +110,9 @@ class _Zstd(_Forward):
                 raise EOFError("the last zstd frame is not whole")
             return None
         frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
-        found = frame.decompress(part)
+        plain = frame.decompress(part)
         self._unused, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-        return found
+        return plain
 
     def _rewind(self) -> None:
         self._compressed.seek(0)
@@ -135,9 +135,9 @@ class StoppedError(Exception):
 class _Pipe(io.RawIOBase):
     """A pipe, whose wait can be ended from another thread; standard input stays open."""
 
-    def __init__(self, number: int, own: bool = False) -> None:
+    def __init__(self, number: int, closefd: bool = False) -> None:
         self._number, (self._woken, self._wake) = number, os.pipe()
-        self._lock, self._own = threading.Lock(), own
+        self._lock, self._closefd = threading.Lock(), closefd
 
     def readable(self) -> bool:
         return True
@@ -166,7 +166,7 @@ class _Pipe(io.RawIOBase):
             if not self.closed:
                 os.close(self._woken)
                 os.close(self._wake)
-                if self._own:
+                if self._closefd:
                     os.close(self._number)
             super().close()
 
@@ -291,7 +291,7 @@ class OpenFile:
     begins
         Where the first record may begin: after a byte-order mark.
     plain
-        The rest of the plain bytes, of Parquet all of them.
+        The plain bytes that follow, of Parquet all of them.
     compressed
         Whether the file is compressed or recoded, so that its bytes are not those of ``plain``.
     size
@@ -366,11 +366,11 @@ class OpenFile:
 
     def _first(self, count: int) -> bytes:
         """Return so many bytes, or all there are, also where a pipe gives fewer at once."""
-        found = b""
+        first = b""
         with contextlib.suppress(StoppedError):
-            while len(found) < count and (part := self.plain.read1(count - len(found))):
-                found += part
-        return found
+            while len(first) < count and (part := self.plain.read1(count - len(first))):
+                first += part
+        return first
 
     def more(self, most: int) -> bool:
         """Read more into the head; return whether there was any."""
@@ -422,11 +422,11 @@ class OpenFile:
         at = self.plain.tell()
         try:
             self.plain.seek(0)
-            found: bytes = self.plain.read(length)
+            first: bytes = self.plain.read(length)
             self.plain.seek(at)
         except DAMAGE as error:
             raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
-        return found
+        return first
 
     def seek(self, position: int) -> None:
         """Go to a plain byte.
@@ -480,7 +480,7 @@ def require_writable(path: Path, code: int, key: str) -> None:
 def _pipe(path: str) -> io.RawIOBase:
     """Return a pipe as a raw file."""
     if path != "-":  # opening it must not wait for who writes, since nothing could end that
-        return _Pipe(os.open(path, os.O_RDONLY | os.O_NONBLOCK), own=True)
+        return _Pipe(os.open(path, os.O_RDONLY | os.O_NONBLOCK), closefd=True)
     try:
         number = sys.stdin.fileno()
     except (OSError, ValueError, AttributeError):

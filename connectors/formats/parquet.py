@@ -124,7 +124,7 @@ class ParquetRecords:
         return batch
 
     def _of_numbers(self, part: Any, first: int) -> RecordBatch | None:
-        """Return a batch whose inputs are all numbers, None if some are not."""
+        """Return a batch whose inputs are all numbers, None if there are others."""
         import pyarrow as pa
 
         target = self.format.target

@@ -107,9 +107,9 @@ def columns_of(records: Records) -> ColumnProfiles:
     values: dict[str, list[object]] = {}
     for fields in first:
         for name, value in fields.items():
-            found = values.setdefault(name, [])
+            of_field = values.setdefault(name, [])
             if not records.decoder.is_missing(value):
-                found.append(value)
+                of_field.append(value)
     order = sorted(values, key=lambda name: name == format.target)
     columns = [
         describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order
@@ -119,14 +119,14 @@ def columns_of(records: Records) -> ColumnProfiles:
 
 def _none(columns: Sequence[ColumnProfile]) -> list[str]:
     """Return a sentence for each number that may stand for no value."""
-    found: dict[float, list[str]] = {}
+    by_number: dict[float, list[str]] = {}
     for column in columns:
         for number in column.stand_ins:
-            found.setdefault(number, []).append(column.name)
+            by_number.setdefault(number, []).append(column.name)
     return [
         f"{number:.10g} may stand for no value in {', '.join(names)}; "
         f"--missing={number:.10g} makes it missing"
-        for number, names in found.items()
+        for number, names in by_number.items()
     ]
 
 
@@ -155,16 +155,16 @@ def _repeated(first: Sequence[Fields]) -> list[str]:
 def types_of(columns: Sequence[ColumnProfile], format: EventFormat) -> dict[str, str]:
     """Return the inferred types of columns: those of inputs, and number for the target if it is one."""
     gone = {*format.roles, *format.verbatim, *format.ignore}
-    found = {column.name: column.type for column in columns if column.type and column.name not in gone}
-    texts = [name for name, kind in found.items() if kind == TEXT and name != format.target]
-    inputs = [name for name, kind in found.items() if kind not in NO_INPUT and name != format.target]
+    types = {column.name: column.type for column in columns if column.type and column.name not in gone}
+    texts = [name for name, kind in types.items() if kind == TEXT and name != format.target]
+    inputs = [name for name, kind in types.items() if kind not in NO_INPUT and name != format.target]
     if 2 * len(texts) <= len(inputs):  # each count costs accuracy until its relevance is known
-        found |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
-    found |= {column.name: IGNORED for column in columns if _is_nothing(column) and column.name not in gone}
+        types |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
+    types |= {column.name: IGNORED for column in columns if _is_nothing(column) and column.name not in gone}
     for column in columns:
         if column.name == format.target and column.type.partition(":")[0] == NUMBER:
-            found[column.name] = column.type
-    return {name: kind for name, kind in found.items() if name not in format.types}
+            types[column.name] = column.type
+    return {name: kind for name, kind in types.items() if name not in format.types}
 
 
 def _has_unit(column: ColumnProfile) -> bool:
@@ -215,13 +215,13 @@ def require_inputs(columns: Sequence[ColumnProfile], format: EventFormat) -> Non
 
 def noted(columns: Sequence[ColumnProfile], format: EventFormat) -> list[str]:
     """Return sentences about columns that are not read as plain numbers and categories."""
-    found: dict[str, list[str]] = {}
+    by_type: dict[str, list[str]] = {}
     for column in columns:
         base = format.types.get(column.name, "").partition(":")[0]
-        given = column.name in format.ignore or column.name in format.roles
-        if base in _NOTED and not given:
-            found.setdefault(base, []).append(column.name)
-    notes = [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]
+        configured = column.name in format.ignore or column.name in format.roles
+        if base in _NOTED and not configured:
+            by_type.setdefault(base, []).append(column.name)
+    notes = [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in by_type.items()]
     units = [f"{column.name} ({column.type.partition(':')[2]})" for column in columns if _has_unit(column)]
     notes += [f"read as numbers with a unit: {', '.join(units)}; --type changes that"] if units else []
     if empty := sum(map(_is_nothing, columns)):
