@@ -17,7 +17,7 @@ from connectors.events.values import Fields
 
 log = logging.getLogger(__name__)
 WINDOW = 1000  # events
-MOST = 64  # fields that are watched, and have series of their own
+MOST = 64  # fields that are watched, and have separate series
 _SAMPLED = 50  # events of a batch that are examined
 _FEWEST = 100  # events of a window that a share is computed from
 _TOLERATED = 0.01  # share of misfits
@@ -69,9 +69,9 @@ class FieldWatch:
                     values = self._values[name] = []
                 if value is not None and value == value:
                     values.append(value)
-        for name, found in misfits.items():
-            self._count(name if name in self._values else _REST, found.count)
-            self._misfitting.setdefault(name, Misfits()).add(found)
+        for name, of_field in misfits.items():
+            self._count(name if name in self._values else _REST, of_field.count)
+            self._misfitting.setdefault(name, Misfits()).add(of_field)
         if misfits:
             self._name_misfits(types)
         if self._events >= WINDOW:
@@ -79,12 +79,12 @@ class FieldWatch:
 
     def _name_misfits(self, types: Mapping[str, str]) -> None:
         """Log fields of whose values more than 1 % do not fit, once each."""
-        for name, found in self._misfitting.items():
-            if name in self._named or self._events < _FEWEST or found.count <= _TOLERATED * self._events:
+        for name, of_field in self._misfitting.items():
+            if name in self._named or self._events < _FEWEST or of_field.count <= _TOLERATED * self._events:
                 continue
             if len(self._named) < MOST:
                 self._named.add(name)
-                log.warning("%s", found.sentence(name, types.get(name, "its type"), self._events))
+                log.warning("%s", of_field.sentence(name, types.get(name, "its type"), self._events))
 
     def _end(self) -> None:
         """Compare a whole window with an earlier one, and begin the next."""

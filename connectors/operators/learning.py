@@ -144,7 +144,7 @@ class SingleLearning:
     telemetry
         Counts losses, and follows the model.
     limit
-        Of what is refused, where several learn; its own if None.
+        Of what is refused, shared where several learn; a new one if None.
     place
         The name of the model in telemetry, where there are several.
 
@@ -231,7 +231,7 @@ class SingleLearning:
         skipped = len(records) - len(live)
         if stopped and skipped:
             skipped = sum(raw.value is None and raw.offset < outcomes[-1].raw.offset for raw in records)
-        found = tally(done, skipped)
+        counts = tally(done, skipped)
         inputless = self._limit.without_inputs(outcomes)
         events = [outcome.event for outcome in done if outcome.event is not None]
         self._watch([event.fields for event in events])
@@ -246,11 +246,11 @@ class SingleLearning:
                 f"{partition}, offset {bad.raw.offset}: {bad.reason}. Fix it, or set [dead_letters] to "
                 "let such events go there",
             )
-        elif reason := inputless or self._limit.exceeded(outcomes, found.refused):
+        elif reason := inputless or self._limit.exceeded(outcomes, counts.refused):
             failure = Failure(REFUSED_EVENTS, reason)
         outputs = encode(partition, done, self._predicts, self._top)
         causes = Counter(outcome.cause for outcome in done if outcome.event is None)
-        return Processed(outputs, found, len(done) + skipped, failure, causes)
+        return Processed(outputs, counts, len(done) + skipped, failure, causes)
 
     def _batch_processed(self, partition: str, batch: DecodedBatch, skipped: int) -> Processed:
         self._telemetry.scored(losses_of(batch), self.learner, self._place)
@@ -263,10 +263,10 @@ class SingleLearning:
         """Learn records together; None, and nothing is learned, if one is unusual or has something new."""
         if not self.learner.events:
             return None
-        found = self._decode.plain([raw.value for raw in records])
-        if found is None:
+        decoded = self._decode.plain([raw.value for raw in records])
+        if decoded is None:
             return None
-        xs, ys = found
+        xs, ys = decoded
         kinds = set(map(type, ys)) - {type(None)}
         if len(kinds) > 1 or not kinds <= (_LABELS if self._classes else _NUMBERS):
             return None
@@ -321,9 +321,9 @@ class SingleLearning:
     def _stops(self, outcomes: list[Outcome]) -> bool:
         return not self._lenient and bool(outcomes) and outcomes[-1].event is None
 
-    def _learn(self, found: Sequence[tuple[Raw, Event]], outcomes: list[Outcome]) -> None:
+    def _learn(self, events: Sequence[tuple[Raw, Event]], outcomes: list[Outcome]) -> None:
         """Learn events in order; those that the learner refuses change nothing."""
-        pairs, step = list(found), len(found)
+        pairs, step = list(events), len(events)
         while pairs:
             part = pairs[:step]
             try:

@@ -76,20 +76,20 @@ def body(partition: str, raw: Raw, event: Event, prediction: Prediction | None, 
     key = event.key
     if key is None and raw.key is not None:
         key = key_of(raw.key)
-    found: dict[str, object] = {"partition": partition, "offset": raw.offset}
+    fields: dict[str, object] = {"partition": partition, "offset": raw.offset}
     if key is not None:
-        found["key"] = key
+        fields["key"] = key
     if (moment := raw.timestamp if event.time is None else event.time) is not None:
-        found["time"] = moment
-    found["prediction"] = decide(prediction)
-    if found["prediction"] is None:
-        found["reason"] = NO_LABEL
+        fields["time"] = moment
+    fields["prediction"] = decide(prediction)
+    if fields["prediction"] is None:
+        fields["reason"] = NO_LABEL
     if isinstance(prediction, dict) and top:
         probable = most_probable(prediction, top)
-        found["probabilities"] = {label_name(label): round(p, 6) for label, p in probable.items()}
+        fields["probabilities"] = {label_name(label): round(p, 6) for label, p in probable.items()}
     if event.target is not None:
-        found["target"] = event.target
-    return msgspec.json.encode(found)
+        fields["target"] = event.target
+    return msgspec.json.encode(fields)
 
 
 def key_of(key: bytes) -> str:
@@ -175,7 +175,7 @@ def _bodies(partition: str, batch: DecodedBatch, top: int) -> list[bytes]:
 
 
 def _with_numbers(targets: list[Target], predictions: NDArray[np.float64]) -> tuple[str, _Columns]:
-    """Return the rest of a prediction as a format string, and its columns."""
+    """Return the end of a prediction as a format string, and its columns."""
     pairs = zip(targets, _numbers(targets), strict=True)
     ends = ["}" if target is None else f',"target":{text}}}' for target, text in pairs]
     return ',"prediction":%s%s', [_numbers(predictions.tolist()), ends]
@@ -192,7 +192,7 @@ def _most_probable(predictions: NDArray[np.float64], top: int) -> NDArray[np.int
 def _with_labels(
     targets: list[Target], predictions: NDArray[np.float64], labels: list[Label], codes: NDArray[np.intp]
 ) -> tuple[str, _Columns]:
-    """Return the rest of a prediction, with the probabilities of the labels in ``codes``."""
+    """Return the same with the probabilities of the labels in ``codes``."""
     strings = list(map(_json, labels))
     ends: dict[Target, str] = {
         label: f',"target":{text}}}' for label, text in zip(labels, strings, strict=True)
@@ -238,8 +238,8 @@ def _numbers(values: Sequence[object]) -> list[str]:
 def _rounded(column: NDArray[np.float64]) -> list[float | None]:
     """Return probabilities to six digits, as ``round`` does."""
     millionths = column * 1e6
-    found = np.rint(millionths)
-    values: list[float | None] = (found / 1e6).tolist()
-    for k in np.flatnonzero(np.abs(np.abs(millionths - found) - 0.5) < _NEAR).tolist():
+    whole = np.rint(millionths)
+    values: list[float | None] = (whole / 1e6).tolist()
+    for k in np.flatnonzero(np.abs(np.abs(millionths - whole) - 0.5) < _NEAR).tolist():
         values[k] = round(float(column[k]), 6)
     return values

@@ -41,10 +41,10 @@ def read(values: object) -> Version:
     if not isinstance(values, dict):
         return {}
     try:
-        found = {name: Place(*place) for name, place in values.items()}
+        version = {name: Place(*place) for name, place in values.items()}
     except TypeError:
         return {}
-    return found if all(type(place.position) is int for place in found.values()) else {}
+    return version if all(type(place.position) is int for place in version.values()) else {}
 
 
 def write(version: Mapping[str, Place]) -> dict[str, list[int | str]]:
@@ -120,13 +120,13 @@ def fetch(topic: str, kafka: Kafka | None = None, name: str | None = None) -> Pu
         If no broker answers.
     """
     with closing(CompactedTopic(topic, "TOPIC", options(kafka or Kafka()))) as compacted:
-        found = compacted.newest(None if name is None else [name], PARTITION).values
-    if name is None and len(found) > 1:
-        raise Failure(USAGE, f"--name: {topic} has the models {', '.join(sorted(found))}; name one")
-    if not found:
+        models = compacted.newest(None if name is None else [name], PARTITION).values
+    if name is None and len(models) > 1:
+        raise Failure(USAGE, f"--name: {topic} has the models {', '.join(sorted(models))}; name one")
+    if not models:
         raise Failure(USAGE, f"{topic} holds no whole model{'' if name is None else ' ' + repr(name)}")
-    ((found_name, value),) = found.items()
-    return Published(found_name, value.body, value.about, value.chunks)
+    ((published_name, value),) = models.items()
+    return Published(published_name, value.body, value.about, value.chunks)
 
 
 def published(compacted: CompactedTopic, name: str) -> Published | None:

@@ -204,19 +204,19 @@ def publish(settings: Settings, target: Destination) -> Publication:
             before[str(target.path)] = _about(target.path)
         partitions, identity = describe(source.topic, "source.topic", options(settings.kafka))
         reader = stack.enter_context(closing(SnapshotReader(target.snapshots, settings.kafka)))
-        found = merged(source, partitions, reader.all(partitions), settings.learner.build(), target.learns)
-        if not found.version:
+        combined = merged(source, partitions, reader.all(partitions), settings.learner.build(), target.learns)
+        if not combined.version:
             raise Failure(USAGE, f"{target.snapshots} has no snapshot of {source.topic} yet")
-        _require_progress(found.version, before, identity, target.force)
+        _require_progress(combined.version, before, identity, target.force)
         written = []
-        if writer is not None and before.get(str(target.topic)) != found.about:
-            messages = cut(target.name, found.model, found.about, PARTITION, chunks)
+        if writer is not None and before.get(str(target.topic)) != combined.about:
+            messages = cut(target.name, combined.model, combined.about, PARTITION, chunks)
             writer.write(str(target.topic), messages)
             written.append(str(target.topic))
-        if target.path is not None and before.get(str(target.path)) != found.about:
-            model_file.write(target.path, *model_file.unpack(found.model, "the merged model"))
+        if target.path is not None and before.get(str(target.path)) != combined.about:
+            model_file.write(target.path, *model_file.unpack(combined.model, "the merged model"))
             written.append(str(target.path))
-    return Publication(found, written)
+    return Publication(combined, written)
 
 
 def _about(path: Path) -> Mapping[str, object]:

@@ -97,7 +97,7 @@ def connector_of(kind: str) -> Connector:
 
 
 def by_connector(sections: Mapping[str, S]) -> Iterator[tuple[Connector, dict[str, S]]]:
-    """Yield each connector that some sections need, and its sections."""
+    """Yield each connector that sections need, and its sections."""
     for kind in REGISTRY:
-        if own := {key: section for key, section in sections.items() if section.kind == kind}:
-            yield connector_of(kind), own
+        if chosen := {key: section for key, section in sections.items() if section.kind == kind}:
+            yield connector_of(kind), chosen

@@ -79,8 +79,8 @@ def with_schema(text: str, table: str) -> str:
     """
     kept, inside = [], False
     for line in text.splitlines():
-        if (found := _TABLE.match(line)) is not None:
-            inside = found[1].split(".")[0] == "schema"
+        if (header := _TABLE.match(line)) is not None:
+            inside = header[1].split(".")[0] == "schema"
         if not inside:
             kept.append(line)
     return "\n".join([*kept, "", table, ""]).lstrip("\n")
@@ -99,11 +99,11 @@ def save_schema(path: Path, format: EventFormat, dialect: Dialect | None) -> Non
     text = path.read_text() if path.exists() else ""
     try:
         tomllib.loads(text)
-        found = with_schema(text, schema_table(format, dialect))
-        tomllib.loads(found)
+        updated = with_schema(text, schema_table(format, dialect))
+        tomllib.loads(updated)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: not valid TOML: {error}") from None
-    path.write_text(found)
+    path.write_text(updated)
 
 
 log = logging.getLogger(__name__)
@@ -282,7 +282,7 @@ def _sentence(error: Json, path: Path, origin: Mapping[tuple[str, ...], str]) ->
         message = "this setting must be given"
     else:
         message = str(error["msg"]).removeprefix("Value error, ")
-    below = [name for found, name in origin.items() if found[: len(keys)] == keys] if keys else []
+    below = [name for location, name in origin.items() if location[: len(keys)] == keys] if keys else []
     return f"{', '.join(below) or path}: {'.'.join(keys) + ': ' if keys else ''}{message}"
 
 
@@ -292,8 +292,8 @@ def example() -> str:
         "# Settings of a streamk daemon. Every one can be overridden by a variable:",
         "# STREAMK_KAFKA__PASSWORD for kafka.password. Those behind a # have the value shown, or none.",
     ]
-    given = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
-    given["group"] = f"streamk-{given['topic']}-{given['target']}"
+    examples = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
+    examples["group"] = f"streamk-{examples['topic']}-{examples['target']}"
     for name, members in _SECTIONS.items():
         section = members[0]
         needed = name not in _OPTIONAL
@@ -304,7 +304,7 @@ def example() -> str:
             if key == "kind":
                 lines.append(f"{mark}{_kinds(members)}")
             elif info.is_required():
-                suggested = given[key] if needed else name.replace("_", "-")
+                suggested = examples[key] if needed else name.replace("_", "-")
                 lines.append(f"{mark}{key} = {json.dumps(suggested)}{about}")
             else:
                 lines.append(f"# {key} = {_toml(info.get_default())}{about}")
@@ -314,12 +314,12 @@ def example() -> str:
 def _kinds(members: Sequence[type[Section]]) -> str:
     """Return the line of a kind: the first, and how the tables of the others differ from it."""
     first, *others = zip(REGISTRY, members, strict=True)
-    found = []
+    differences = []
     for kind, member in others:
-        own = [key for key in member.model_fields if key not in first[1].model_fields]
+        added = [key for key in member.model_fields if key not in first[1].model_fields]
         gone = [key for key, info in first[1].model_fields.items() if info.is_required() and key != "kind"]
-        found.append(f'or "{kind}", with {" and ".join(own)} in place of {" and ".join(gone)}')
-    return f'kind = "{first[0]}"  # {"; ".join(found)}'
+        differences.append(f'or "{kind}", with {" and ".join(added)} in place of {" and ".join(gone)}')
+    return f'kind = "{first[0]}"  # {"; ".join(differences)}'
 
 
 def _toml(value: object) -> str:

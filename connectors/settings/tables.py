@@ -178,8 +178,8 @@ class Settings(Section):
     @property
     def sinks(self) -> dict[str, SinkSection]:
         """Where predictions and dead letters go, by their kind."""
-        found = {PREDICTIONS: self.predictions, DEAD_LETTERS: self.dead_letters}
-        return {kind: section for kind, section in found.items() if section is not None}
+        by_kind = {PREDICTIONS: self.predictions, DEAD_LETTERS: self.dead_letters}
+        return {kind: section for kind, section in by_kind.items() if section is not None}
 
     @property
     def outputs(self) -> dict[str, SinkSection]:
@@ -205,9 +205,9 @@ class Settings(Section):
             raise ValueError("predictions.headers is for topics; events of a log on disk have no headers")
         if self.snapshots is not None:
             self._require_partitions()
-        found = {key: (section.kind, section.place) for key, section in self.sections.items()}
+        locations = {key: (section.kind, section.place) for key, section in self.sections.items()}
         places: dict[tuple[str, str], str] = {}
-        for name, place in found.items():
+        for name, place in locations.items():
             if place in places:
                 raise ValueError(f"{name} and {places[place]} are the same {place[0]}, {place[1]}")
             places[place] = name

@@ -92,8 +92,8 @@ class CheckpointStore:
 
     def paths(self) -> list[Path]:
         """Return the files, oldest first."""
-        found = [p for p in self.directory.glob(f"*{SUFFIX}") if p.name.removesuffix(SUFFIX).isdigit()]
-        return sorted(found)
+        numbered = [p for p in self.directory.glob(f"*{SUFFIX}") if p.name.removesuffix(SUFFIX).isdigit()]
+        return sorted(numbered)
 
     def newest(
         self, granted: Callable[[Checkpoint], bool] = lambda checkpoint: True, aside: bool = True
@@ -208,27 +208,27 @@ class DiskBackend:
 
     def _load(self) -> Checkpoint:
         """Return the newest checkpoint that counts, restored, or an empty one."""
-        found = self.store.newest(self._granted)
-        if found is not None:
-            where = f"checkpoint {found.number} in {self.store.directory}"
-            if found.source != self._source.name:
-                belongs = f"belongs to {found.source!r}, and the source is {self._source.name!r}"
+        checkpoint = self.store.newest(self._granted)
+        if checkpoint is not None:
+            where = f"checkpoint {checkpoint.number} in {self.store.directory}"
+            if checkpoint.source != self._source.name:
+                belongs = f"belongs to {checkpoint.source!r}, and the source is {self._source.name!r}"
                 raise Failure(CHECKPOINT, f"{where} {belongs}; {REMEDY}")
-            if found.source_mark is not None:
-                self._source.recognise(found.source_mark)
+            if checkpoint.source_mark is not None:
+                self._source.recognise(checkpoint.source_mark)
             try:
-                self._operator.restore(found.parts)
+                self._operator.restore(checkpoint.parts)
             except ValueError as error:
                 raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
-            require_same_training(found, self._training, where)
-            if begins_again(found, self._training, self._exceeds(found)):
+            require_same_training(checkpoint, self._training, where)
+            if begins_again(checkpoint, self._training, self._exceeds(checkpoint)):
                 log.info("the settings changed before anything was learned: reading again from the start")
-                found.partitions.clear()
-            log.info("checkpoint %d, written %s", found.number, found.written)
-        marks = found.sink_marks if found else {}
+                checkpoint.partitions.clear()
+            log.info("checkpoint %d, written %s", checkpoint.number, checkpoint.written)
+        marks = checkpoint.sink_marks if checkpoint else {}
         for kind, sink in self._sinks.items():
             sink.restore(marks.get(kind))
-        return found or Checkpoint(self._source.name)
+        return checkpoint or Checkpoint(self._source.name)
 
     def _granted(self, checkpoint: Checkpoint) -> bool:
         """Return whether the group has committed all that the checkpoint claims to have learned."""

@@ -105,18 +105,18 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
 def _reset_snapshots(stored: StoredSnapshots, to: str, dry_run: bool) -> list[ResetRow]:
     """Set positions in the newest snapshots and in the group, in one transaction."""
     positions, writer, reader = stored
-    found = reader.settled(positions.partitions())
-    saved = {name: snapshot.partitions[name] for name, snapshot in found.items()}
+    snapshots = reader.settled(positions.partitions())
+    saved = {name: snapshot.partitions[name] for name, snapshot in snapshots.items()}
     rows = [_row(name, to, saved.get(name), positions) for name in positions.partitions()]
     if dry_run:
         return rows
     messages, committed = [], {}
     for row in rows:
-        name, owner = row.partition, owner_of(reader.topic) if row.partition in found else None
+        name, owner = row.partition, owner_of(reader.topic) if row.partition in snapshots else None
         committed[name] = _reset_commit(row, positions, owner)
         if owner is not None:
             saved[name].position, saved[name].identity = row.position, positions.identity
-            messages += snapshot_messages(name, found[name], reader.partition_count, reader.chunks[name])
+            messages += snapshot_messages(name, snapshots[name], reader.partition_count, reader.chunks[name])
     writer.write(reader.topic, messages, positions.offsets(committed), positions.group)
     return rows
 
@@ -250,13 +250,13 @@ def _apply(change: Edit, checkpoint: Checkpoint, settings: Settings, where: str)
 
 def _recommitted(positions: Positions, digest: str | None) -> dict[str, Committed]:
     """Return what daemons of the group have committed, with another digest unless it is None."""
-    found = {}
+    recommitted = {}
     for name in positions.partitions():
         committed = positions.committed(name)
         if committed is not None and (metadata := metadata_of(committed)).owners:
             metadata = metadata if digest is None else metadata._replace(digest=digest)
-            found[name] = Committed(committed.position, encode_metadata(metadata))
-    return found
+            recommitted[name] = Committed(committed.position, encode_metadata(metadata))
+    return recommitted
 
 
 def adopt(settings: Settings, dry_run: bool) -> list[Change]:
@@ -270,11 +270,11 @@ def adopt(settings: Settings, dry_run: bool) -> list[Change]:
     Failure
         If the learner itself has changed, or a daemon of the group is running.
     """
-    training, found = training_of(settings), dict[str, Change]()
+    training, by_key = training_of(settings), dict[str, Change]()
 
     def record(checkpoint: Checkpoint, learner: Learner) -> None:
         changed = [] if checkpoint.training is None else changes(checkpoint.training, training)
-        found.update({change.key: change for change in changed})
+        by_key.update({change.key: change for change in changed})
         checkpoint.training = training
         checkpoint.parts.pop(REFUSED, None)  # which other settings may accept
         if changed:
@@ -282,7 +282,7 @@ def adopt(settings: Settings, dry_run: bool) -> list[Change]:
             checkpoint.adopted.append(Adoption(when=when, changes=[list(change) for change in changed]))
 
     edit(settings, record, digest_of(training), dry_run)
-    return list(found.values())
+    return list(by_key.values())
 
 
 def forget_label(settings: Settings, label: str) -> int:

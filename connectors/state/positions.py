@@ -1,7 +1,7 @@
 """Start positions: where a session starts to read a partition, and when it must not start.
 
 Kafka moves partitions between the members of a group and stores, for each, one position and one string of
-metadata. A model learns into a checkpoint on its own disk. :class:`OffsetMetadata` joins the two: it names
+metadata. A model learns into a checkpoint on its disk. :class:`OffsetMetadata` joins the two: it names
 the topic, the number of partitions when the group started to read, and, oldest first, which model learned
 the partition up to where, *durably*. The last owner is the present one:
 
@@ -12,13 +12,13 @@ The string is the digest of the settings that the models are trained with (:mod:
 The committed position may be ahead of the last owner's: predictions were emitted for events that were not yet
 in a checkpoint. From this follow all starts (:func:`start_by_owners`):
 
-- the owner returns: it learns from its own checkpoint, replaying without emitting up to the committed
+- the owner returns: it learns from its checkpoint, replaying without emitting up to the committed
   position;
 - another model takes over: it learns from where the owner's checkpoints end, replaying without emitting up
   to the committed position, and enters itself; what the owner had learned beyond is lost with its memory,
   and learned once;
 - a checkpoint that claims more than the metadata grants was never reported to the group, which may since have
-  given the partition to another from where the metadata ends: it does not count, the one before it does
+  assigned the partition to another from where the metadata ends: it does not count, the one before it does
   (:func:`exceeds_commit`).
 
 A broker refuses the commit of a process that is no longer in the group, so a dead owner cannot add an entry.
@@ -164,8 +164,8 @@ def exceeds_commit(model: str, committed: Committed | None, saved: int, identity
     False
     """
     metadata = metadata_of(committed)
-    own = [owner.until for owner in metadata.owners if owner.model == model]
-    return bool(own) and saved > own[-1] and same_identity(metadata.identity, identity)
+    owned = [owner.until for owner in metadata.owners if owner.model == model]
+    return bool(owned) and saved > owned[-1] and same_identity(metadata.identity, identity)
 
 
 def same_identity(one: str, other: str) -> bool:
@@ -203,7 +203,7 @@ def find_start(
         do not say what to do then.
     """
     committed, metadata = assigned.committed, metadata_of(assigned.committed)
-    if not metadata.owners or metadata.owners[-1].model != model:  # its own checkpoint has all settings
+    if not metadata.owners or metadata.owners[-1].model != model:  # its checkpoint has all settings
         require_same_digest(assigned.partition, metadata.digest, policy.digest, policy.group)
     read = ("" if saved is None else saved.identity), metadata.identity
     if other := next((one for one in read if not same_identity(one, assigned.identity)), ""):

@@ -65,20 +65,20 @@ class SnapshotReader:
         Failure
             If another version of streamk wrote it.
         """
-        found = self._topic.newest([partition], partition_number(partition) % self.partition_count)
-        value = found.values.get(partition)
+        newest = self._topic.newest([partition], partition_number(partition) % self.partition_count)
+        value = newest.values.get(partition)
         self.chunks[partition] = 0 if value is None else value.chunks
         if value is None:
-            return None, found.stable
+            return None, newest.stable
         try:
-            return Checkpoint.unpack(value.body, f"the snapshot of {partition}"), found.stable
+            return Checkpoint.unpack(value.body, f"the snapshot of {partition}"), newest.stable
         except ValueError as error:
             raise Failure(CHECKPOINT, str(error)) from None
 
     def all(self, partitions: Sequence[str]) -> dict[str, Checkpoint]:
         """Return the newest snapshots of these partitions, as far as they have any."""
-        found = {name: self.newest(name)[0] for name in partitions}
-        return {name: snapshot for name, snapshot in found.items() if snapshot is not None}
+        snapshots = {name: self.newest(name)[0] for name in partitions}
+        return {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
 
     def settled(self, partitions: Sequence[str]) -> dict[str, Checkpoint]:
         """Return the newest snapshots, what transactions may still hide waited for."""

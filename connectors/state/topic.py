@@ -138,11 +138,11 @@ class TopicBackend:
         if awaited is not None and self._snapshots.stable(name) <= awaited.read:
             self._require_end(awaited)
             return False  # to read again would bring the same
-        found, stable = self._snapshots.newest(name)
+        snapshot, stable = self._snapshots.newest(name)
         where = f"the snapshot of {name} in {self._snapshots.topic}"
-        if found is not None and (other := other_owner(found, self._source, self._group)):
+        if snapshot is not None and (other := other_owner(snapshot, self._source, self._group)):
             raise Failure(CHECKPOINT, f"{where} {other}; {REMEDY}")
-        saved = None if found is None else found.partitions[name]
+        saved = None if snapshot is None else snapshot.partitions[name]
         metadata = metadata_of(assigned.committed)
         if not self._is_named(metadata, saved) and not self._all_visible(name, stable):
             return False
@@ -153,23 +153,23 @@ class TopicBackend:
                 f"no snapshot in {self._snapshots.topic} holds it. Put that topic back",
             )  # fmt: skip
         start = self._granted(assigned, metadata, saved, policy)
-        if found is not None and saved is not None:
+        if snapshot is not None and saved is not None:
             exceeds = exceeds_commit(self.owner, assigned.committed, saved.position, saved.identity)
-            if begins_again(found, self._training, exceeds):
+            if begins_again(snapshot, self._training, exceeds):
                 log.info("%s: the settings changed before anything was learned: reading again", name)
                 start = None
         try:
-            self._operator.begin(name, None if found is None else found.parts)
+            self._operator.begin(name, None if snapshot is None else snapshot.parts)
         except ValueError as error:
             raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
         self.progress.pop(name, None)
         self._saved.pop(name, None)
         if start is not None:
             self.progress[name] = replace(start)  # the session counts on
-        if found is not None and saved is not None:
-            require_same_training(found, self._training, where)
-            self._adopted[name], self._saved[name] = found.adopted, saved
-            log.info("%s: snapshot up to %d, written %s", name, saved.position, found.written)
+        if snapshot is not None and saved is not None:
+            require_same_training(snapshot, self._training, where)
+            self._adopted[name], self._saved[name] = snapshot.adopted, saved
+            log.info("%s: snapshot up to %d, written %s", name, saved.position, snapshot.written)
         return True
 
     def _named_position(self, metadata: OffsetMetadata) -> int | None:
@@ -211,12 +211,12 @@ class TopicBackend:
         if until is None or self._is_named(metadata, saved):
             return saved
         there = "none is there" if saved is None else f"the newest there goes up to {saved.position}"
-        found = (
+        problem = (
             f"{assigned.partition}: the group has committed a snapshot in {self._snapshots.topic} up to "
             f"{until}, and {there}"
         )
         if saved is None and policy.blank:
-            log.warning("%s: starting with an empty model", found)
+            log.warning("%s: starting with an empty model", problem)
             return Progress(until, metadata.identity)
         remedy = (
             "Put the topic back; or run with --blank, to start with an empty model from there; or choose "
@@ -224,7 +224,7 @@ class TopicBackend:
             if saved is None
             else "`streamk reset SETTINGS --to checkpoint` continues from there, learning the rest again"
         )
-        raise Failure(CHECKPOINT, f"{found}. {remedy}")
+        raise Failure(CHECKPOINT, f"{problem}. {remedy}")
 
     def save(self, committable: Committable) -> Saved:
         """Write the snapshots of what has been read since the last ones, with the positions and outputs."""

@@ -37,16 +37,16 @@ def training_of(settings: Settings) -> Training:
     features = events.features
     if isinstance(features, list):
         features = {name: name for name in features}
-    found: Training = {f"events.{key}": value for key, value in events if key in _EVENTS}
-    found |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}
-    found |= {
+    training: Training = {f"events.{key}": value for key, value in events if key in _EVENTS}
+    training |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}
+    training |= {
         f"schema.{key}": value
         for key, value in settings.schema_
         if value != Schema.model_fields[key].get_default() and key != "encoding"
     }
-    found |= {"learner.name": learner.name, "learner.task": learner.task}
-    found |= {f"{_PARAMETER}{key}": value for key, value in learner.build()._get_params().items()}
-    stored: Training = json.loads(json.dumps(found, default=str))
+    training |= {"learner.name": learner.name, "learner.task": learner.task}
+    training |= {f"{_PARAMETER}{key}": value for key, value in learner.build()._get_params().items()}
+    stored: Training = json.loads(json.dumps(training, default=str))
     return stored
 
 
@@ -92,9 +92,9 @@ def require_same_training(checkpoint: Checkpoint, now: Training | None, where: s
     """
     if not has_learned(checkpoint) or checkpoint.training is None or now is None:
         return
-    if found := changes(checkpoint.training, now):
-        before = ", ".join(f"{key} = {was!r}" for key, was, _ in found)
-        after = ", ".join(f"{key} = {value!r}" for key, _, value in found)
+    if changed := changes(checkpoint.training, now):
+        before = ", ".join(f"{key} = {was!r}" for key, was, _ in changed)
+        after = ", ".join(f"{key} = {value!r}" for key, _, value in changed)
         raise Failure(
             CHECKPOINT,
             f"{where} was trained with {before}, and the settings have {after}. Restore the settings, give "
@@ -103,9 +103,9 @@ def require_same_training(checkpoint: Checkpoint, now: Training | None, where: s
         )
 
 
-def require_same_digest(partition: str, found: str, digest: str, group: str) -> None:
+def require_same_digest(partition: str, stored: str, digest: str, group: str) -> None:
     """Raise Failure if the group's metadata of a partition has the digest of other settings."""
-    if found and digest and found != digest:
+    if stored and digest and stored != digest:
         raise Failure(
             CHECKPOINT,
             f"{partition}: a model with other settings (events or learner) reads it in the group {group!r}. "

@@ -80,19 +80,21 @@ def result(trained: Trained, shards: int) -> Fields:
 
 def summary(trained: Trained, shards: int, console: Console) -> None:
     """Print the final table."""
-    found = result(trained, shards)
-    table = Table(title=f"{found['events']:,} events", title_justify="left")
+    record = result(trained, shards)
+    table = Table(title=f"{record['events']:,} events", title_justify="left")
     table.add_column("")
-    table.add_column(found["learner"], justify="right", overflow="fold")
+    table.add_column(record["learner"], justify="right", overflow="fold")
     for metric in METRICS.values():
-        if metric.name in found:
-            table.add_row(f"{metric.title} of {found['predicted']:,} predicted", f"{found[metric.name]:.4g}")
-            table.add_row(f"{metric.title} of the last round", f"{found['last'][metric.name]:.4g}")
-    table.add_row("shards, rounds, passes", f"{shards:,}, {found['rounds']:,}, {found['passes']:,}")
-    table.add_row("seconds", f"{found['seconds']:,.1f}")
-    table.add_row("events/s (predict + learn + merge)", f"{found['events_per_second']:,.0f}")
-    table.add_row("bytes a round", f"{found['bytes_per_round']:,}")
-    table.add_row("bytes of the model", f"{found['model_bytes']:,}")
+        if metric.name in record:
+            table.add_row(
+                f"{metric.title} of {record['predicted']:,} predicted", f"{record[metric.name]:.4g}"
+            )
+            table.add_row(f"{metric.title} of the last round", f"{record['last'][metric.name]:.4g}")
+    table.add_row("shards, rounds, passes", f"{shards:,}, {record['rounds']:,}, {record['passes']:,}")
+    table.add_row("seconds", f"{record['seconds']:,.1f}")
+    table.add_row("events/s (predict + learn + merge)", f"{record['events_per_second']:,.0f}")
+    table.add_row("bytes a round", f"{record['bytes_per_round']:,}")
+    table.add_row("bytes of the model", f"{record['model_bytes']:,}")
     console.print(table)
 
 

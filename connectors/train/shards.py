@@ -58,13 +58,13 @@ class _Reading:
 
     def misfit(self, misfits: Mapping[str, Misfits], taken: int) -> None:
         """Count misfits of the events taken of a batch; where not all were, by what is missing."""
-        for name, found in misfits.items():
+        for name, counted in misfits.items():
             missing = sum(event.get(name) is None for event in self.rows[taken:])
-            if count := min(found.count, missing):
-                self.misfits.setdefault(name, Misfits()).add(Misfits(count, found.example))
+            if count := min(counted.count, missing):
+                self.misfits.setdefault(name, Misfits()).add(Misfits(count, counted.example))
 
     def position(self) -> Position:
-        misfits = {name: [found.count, found.example] for name, found in self.misfits.items()}
+        misfits = {name: [counted.count, counted.example] for name, counted in self.misfits.items()}
         return [self.byte, self.line, self.record, self.skipped, self.example, misfits]
 
 
@@ -170,7 +170,7 @@ class LogShard:
         if position is not None:
             byte, line, record, skipped, example, *more = position  # earlier versions counted no misfits
             records.seek(byte, line)
-            misfits = {name: Misfits(*found) for name, found in (more[0] if more else {}).items()}
+            misfits = {name: Misfits(*pair) for name, pair in (more[0] if more else {}).items()}
             return _Reading(int(byte), int(line), int(record), int(skipped), str(example), misfits)
         if self.block is not None:
             records.seek(self.block[0], self.block[2])
@@ -226,8 +226,10 @@ class LogShard:
 
 def skipped_of(positions: Sequence[object]) -> tuple[int, str]:
     """Return how many records the shards of files skipped, by their positions, and why the first of them."""
-    own = [position for position in positions if isinstance(position, list)]
-    return sum(position[3] for position in own), next((position[4] for position in own if position[4]), "")
+    of_files = [position for position in positions if isinstance(position, list)]
+    return sum(position[3] for position in of_files), next(
+        (position[4] for position in of_files if position[4]), ""
+    )
 
 
 def misfits_of(positions: Sequence[object]) -> dict[str, Misfits]:
@@ -235,8 +237,8 @@ def misfits_of(positions: Sequence[object]) -> dict[str, Misfits]:
     whole: dict[str, Misfits] = {}
     for position in positions:
         if isinstance(position, list) and len(position) > 5:
-            for name, found in position[5].items():
-                whole.setdefault(name, Misfits()).add(Misfits(*found))
+            for name, pair in position[5].items():
+                whole.setdefault(name, Misfits()).add(Misfits(*pair))
     return whole
 
 
@@ -254,7 +256,7 @@ def shards_of(
     strict: bool = False,
     whole: bool = False,
 ) -> list[LogShard]:
-    """Return the shards of some files.
+    """Return the shards of files.
 
     Parameters
     ----------
@@ -286,19 +288,21 @@ def shards_of(
             file.look(encoding=format.encoding)
             if not file.form:
                 continue
-            own = replace(format, encoding=file.encoding)
-            records = records_of(file, own, before)
+            file_format = replace(format, encoding=file.encoding)
+            records = records_of(file, file_format, before)
             if isinstance(records, Lines) and records.form == "csv":
                 before = records.dialect.decimal
-                own = replace(own, **records.dialect._asdict())
+                file_format = replace(file_format, **records.dialect._asdict())
             if by == "hash":
-                return [LogShard(path, own, task, None, (k, count), strict, whole) for k in range(count)]
+                return [
+                    LogShard(path, file_format, task, None, (k, count), strict, whole) for k in range(count)
+                ]
             parts = (
                 [None]
                 if share == 1 and not isinstance(records, ParquetRecords)
                 else _blocks(path, file, records, share)
             )
-        shards += [LogShard(path, own, task, block, None, strict, whole) for block in parts]
+        shards += [LogShard(path, file_format, task, block, None, strict, whole) for block in parts]
     return shards
 
 
@@ -325,10 +329,10 @@ def _blocks(path: str, file: OpenFile, records: Records, count: int) -> list[Blo
     wanted = [begins + (size - begins) * k // count for k in range(1, count)]
     with Path(path).open("rb") as raw:
         if records.form == "csv" and _has_quotes(raw, begins):
-            found = _record_ends(records, wanted)
+            borders = _record_ends(records, wanted)
         else:
-            found = _line_ends(raw, begins, line, wanted)
-    starts = [(begins, line), *(end for end in found if begins < end[0] < size)]
+            borders = _line_ends(raw, begins, line, wanted)
+    starts = [(begins, line), *(end for end in borders if begins < end[0] < size)]
     stops = [byte for byte, _ in starts[1:]] + [size]
     return [(byte, stop, line) for (byte, line), stop in zip(starts, stops, strict=True)]
 
@@ -344,26 +348,26 @@ def _has_quotes(raw: BinaryIO, begins: int) -> bool:
 def _line_ends(raw: BinaryIO, begins: int, line: int, wanted: Sequence[int]) -> list[tuple[int, int]]:
     """Return where the first line begins at or after each byte that is wanted, and the lines before it."""
     raw.seek(begins)
-    at, found = begins, []
+    at, ends = begins, []
     for byte in wanted:
         if byte <= at:
             continue
         left = byte - 1 - at  # a line may begin at this very byte
         while left and (part := raw.read(min(left, _PART))):
             left, at, line = left - len(part), at + len(part), line + part.count(b"\n")
-        rest = raw.readline()
-        at, line = at + len(rest), line + 1
-        found.append((at, line))
-    return found
+        tail = raw.readline()
+        at, line = at + len(tail), line + 1
+        ends.append((at, line))
+    return ends
 
 
 def _record_ends(records: Lines, wanted: Sequence[int]) -> list[tuple[int, int]]:
     """Return the same of records."""
-    found, left = [], list(wanted)
+    ends, left = [], list(wanted)
     while left and (frame := records.frame(assemble=False)) is not None:
         base = records.position - int(frame.cells.ends[frame.rows - 1])
         for end, line in zip(frame.cells.ends[: frame.rows].tolist(), frame.lines.tolist(), strict=True):
             if left and base + end >= left[0]:
-                found.append((base + end, line))
+                ends.append((base + end, line))
                 left = [byte for byte in left if byte > base + end]
-    return found
+    return ends
