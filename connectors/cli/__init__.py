@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 class Subcommand(NamedTuple):
     """The module of a subcommand, the first sentence of its docstring, and an example of its use.
 
-    A group has no example: its commands have examples of their own, next to their functions.
+    A group has no example: its commands have examples, next to their functions.
     """
 
     module: str
@@ -136,8 +136,8 @@ class _Subcommands(TyperGroup):
         self.commands = {name: TyperCommand(name, help=place.help) for name, place in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name in COMMANDS else command, rest
+        name, command, remaining = super().resolve_command(ctx, args)
+        return name, load(name) if name in COMMANDS else command, remaining
 
 
 app = typer.Typer(cls=_Subcommands, no_args_is_help=True, pretty_exceptions_enable=False)

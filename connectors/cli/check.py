@@ -88,10 +88,10 @@ def _snapshots(settings: Settings, topic: str) -> str:
     try:
         partitions, _ = describe(source.topic, "source.topic", options(settings.kafka))
         with closing(SnapshotReader(topic, settings.kafka)) as reader:
-            found = reader.all(partitions)
+            snapshots = reader.all(partitions)
     except Interruption as error:
         raise Failure(AWAY, str(error)) from None
-    for name, snapshot in found.items():
+    for name, snapshot in snapshots.items():
         where = f"the snapshot of {name} in {topic}"
         if other := other_owner(snapshot, source.topic, source.group):
             raise Failure(CHECKPOINT, f"{where} {other}")
@@ -100,7 +100,7 @@ def _snapshots(settings: Settings, topic: str) -> str:
         except ValueError as error:
             raise Failure(CHECKPOINT, f"{where} {error}") from None
         require_same_training(snapshot, training_of(settings), where)
-    there = f"{len(found)} of {len(partitions)} partitions have a snapshot"
+    there = f"{len(snapshots)} of {len(partitions)} partitions have a snapshot"
     return f"{KEY}: {topic} is compacted; {there}, and have learned {events:,} events"
 
 

@@ -55,14 +55,14 @@ def _paths(directory: Path) -> list[Path]:
 def list_command(directory: Directory, as_json: AsJson = False) -> None:
     """List the checkpoints of a directory, oldest first."""
     with exits():
-        found = [_describe(path) for path in _paths(directory)]
+        rows = [_describe(path) for path in _paths(directory)]
         if as_json:
-            typer.echo(json.dumps(found))
+            typer.echo(json.dumps(rows))
             return
         table = Table()
         for column in ("number", "written", "events", "bytes", "positions"):
             table.add_column(column, justify="left" if column in ("written", "positions") else "right")
-        for row in found:
+        for row in rows:
             if "damaged" in row:
                 table.add_row(row["file"], "damaged", "", f"{row['bytes']:,}", "")
                 continue

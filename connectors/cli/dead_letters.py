@@ -76,8 +76,8 @@ def _print(reasons: Counter[str], truncated: int, newest: deque[DeadLetter]) -> 
     shown = reasons.most_common(_REASONS)
     for reason, count in shown:
         summary.add_row(f"{count:,}", _plain(reason))
-    if rest := reasons.total() - sum(count for _, count in shown):
-        summary.add_row(f"{rest:,}", f"{len(reasons) - len(shown):,} other reasons")
+    if others := reasons.total() - sum(count for _, count in shown):
+        summary.add_row(f"{others:,}", f"{len(reasons) - len(shown):,} other reasons")
     summary.add_section()
     summary.add_row(f"{reasons.total():,}", f"in all, {truncated:,} of them truncated")
     console.print(summary)

@@ -37,13 +37,15 @@ def fetch_command(
             check_place("-o", output)
         kafka = load_kafka(config, servers)
         with working(f"fetching from {topic}"):
-            found = fetch(topic, kafka, name)
-        size = model_file.write(output, *model_file.unpack(found.model, f"the published model {found.name}"))
+            published = fetch(topic, kafka, name)
+        size = model_file.write(
+            output, *model_file.unpack(published.model, f"the published model {published.name}")
+        )
         if as_json:
-            typer.echo(json.dumps({"name": found.name, "bytes": size, **found.about}))
+            typer.echo(json.dumps({"name": published.name, "bytes": size, **published.about}))
             return
-        places = ", ".join(f"{key} {place.position:,}" for key, place in found.version.items())
+        places = ", ".join(f"{key} {place.position:,}" for key, place in published.version.items())
         Console().print(
-            f"wrote {found.name} to {output}: {found.about['events']:,} events, up to {places}",
+            f"wrote {published.name} to {output}: {published.about['events']:,} events, up to {places}",
             highlight=False, soft_wrap=True,
         )  # fmt: skip

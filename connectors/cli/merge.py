@@ -91,4 +91,4 @@ def _with_names(sentence: str, models: list[Path]) -> str:
     >>> _with_names("model 1 has seed 2 and model 0 1", [Path("a"), Path("b")])
     'b has seed 2 and a 1'
     """
-    return re.sub(r"\bmodel (\d+)\b", lambda found: str(models[int(found[1])]), sentence)
+    return re.sub(r"\bmodel (\d+)\b", lambda match: str(models[int(match[1])]), sentence)

@@ -81,8 +81,8 @@ def predict_command(
         skipped, types = log.broken.count + scorer.refused, log.format.types
         account = Account(scorer.predicted, skipped, 0, example, log.misfits, types, log.broken.cut)
         if as_json:
-            found = {"predicted": scorer.predicted, "scored": scorer.scored, "metrics": metrics}
-            typer.echo(json.dumps({**found, **account.found()}))
+            counts = {"predicted": scorer.predicted, "scored": scorer.scored, "metrics": metrics}
+            typer.echo(json.dumps({**counts, **account.fields()}))
         else:
             console.print(f"predicted {scorer.predicted:,} records", highlight=False)
             if metrics:

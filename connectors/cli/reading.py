@@ -70,13 +70,13 @@ class FormatOptions:
         ValueError
             If an option is wrong; the sentence names it.
         """
-        found = {}
+        types = {}
         for text in self.types or ():
             name, equals, kind = text.rpartition("=")
             if not equals or not name:
                 raise ValueError(f"--type {text}: write FIELD=TYPE, as --type zip=category")
             try:
-                found[name] = check_type(name, kind)
+                types[name] = check_type(name, kind)
             except ValueError as error:
                 raise ValueError(f"--type {text}: {error}") from None
         if target is not None and target in (self.ignore or ()):
@@ -88,21 +88,21 @@ class FormatOptions:
             delimiter="\t" if self.delimiter in ("tab", "\\t") else self.delimiter,
             decimal=self.decimal,
             missing=MISSING if self.missing is None else tuple(self.missing),
-            types=found,
+            types=types,
         )
 
 
 def with_format_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command whose parameter ``reading`` is replaced by the options of :class:`FormatOptions`."""
-    own = list(inspect.signature(FormatOptions, eval_str=True).parameters.values())
+    format_options = list(inspect.signature(FormatOptions, eval_str=True).parameters.values())
     signature = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        parameters += own if parameter.name == "reading" else [parameter]
+        parameters += format_options if parameter.name == "reading" else [parameter]
 
     @functools.wraps(command)
     def expanded(**arguments: object) -> None:
-        options = {option.name: arguments.pop(option.name, option.default) for option in own}
+        options = {option.name: arguments.pop(option.name, option.default) for option in format_options}
         command(reading=FormatOptions(**options), **arguments)  # type: ignore[arg-type]
 
     expanded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -159,15 +159,15 @@ class Account:
 
     def _misfitting(self) -> list[str]:
         return [
-            found.sentence(name, self.types.get(name, "its type"), self.rows)
-            for name, found in self.misfits.items()
+            of_field.sentence(name, self.types.get(name, "its type"), self.rows)
+            for name, of_field in self.misfits.items()
         ]
 
-    def found(self) -> Fields:
+    def fields(self) -> Fields:
         """Return what ``--json`` prints."""
         misfits = {
-            name: {"count": found.count, "type": self.types.get(name, ""), "example": found.example}
-            for name, found in self.misfits.items()
+            name: {"count": of_field.count, "type": self.types.get(name, ""), "example": of_field.example}
+            for name, of_field in self.misfits.items()
         }
         return {"rows": self.rows, "skipped": self.skipped + self.unlabelled, "misfits": misfits}
 
@@ -183,7 +183,7 @@ class Account:
         """
         rows = self.events + self.skipped
         many = self.cut or self.skipped > _TOLERATED * rows
-        missing = any(found.count > _TOLERATED * self.rows for found in self.misfits.values())
+        missing = any(of_field.count > _TOLERATED * self.rows for of_field in self.misfits.values())
         if allowed or not (many or missing):
             return
         lines = []

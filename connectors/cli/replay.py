@@ -136,8 +136,10 @@ def replay_command(
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
         models = _models(learner or [])
-        own = merged([] if files[0].endswith(".toml") else models)  # those settings say how events are read
-        format = with_stored(reading.format(target), own)
+        stored = merged(
+            [] if files[0].endswith(".toml") else models
+        )  # those settings say how events are read
+        format = with_stored(reading.format(target), stored)
         learned = LearnedFields.of(models, format.target) if models else None
         how = Reading(format, start, end, strict, labels, key, time, form, learned)
         errors = Console(stderr=True)
@@ -145,11 +147,11 @@ def replay_command(
         def announce(sentence: str) -> None:
             print_line(errors, sentence)
 
-        with opened(files, how) as (log, given):
-            names = learner or [given.name]
+        with opened(files, how) as (log, configured):
+            names = learner or [configured.name]
             for name in names:
                 check_name(name)
-            parameters = _parameters(given, names[0], settings or [])
+            parameters = _parameters(configured, names[0], settings or [])
             _check_saved(save, names[0])
             keep = None
             if checkpoint is not None:
@@ -161,7 +163,7 @@ def replay_command(
                 keep = ReplayCheckpoint(checkpoint, identity)
             log, late = delay_of(log, how, delay, time)
             with _showing(console, log, limit, as_json) as watch:
-                chosen = task or (given.task if files[0].endswith(".toml") else task_of(models))
+                chosen = task or (configured.task if files[0].endswith(".toml") else task_of(models))
                 scoring = Scoring(interval, by, level, predictions)
                 run = replay_log(
                     log,
@@ -184,7 +186,7 @@ def replay_command(
             account = account_of(run, log)
             print_lines(console, [report.left_out(run, log), *account.lines()])
             if as_json:
-                typer.echo(json.dumps({**_found(run), "seed": seed, **account.found()}))
+                typer.echo(json.dumps({**_fields(run), "seed": seed, **account.fields()}))
             else:
                 report.summary(run, console)
             if save is not None:
@@ -193,7 +195,7 @@ def replay_command(
                 )
             if report_to is not None:  # at the end: a full disk then loses nothing else
                 with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
-                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": seed, **account.found()})
+                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": seed, **account.fields()})
                 console.print(f"the page: {report_to / 'index.html'}", soft_wrap=True, highlight=False)
         if run.error:
             raise ValueError(run.error)
@@ -230,22 +232,22 @@ def _check_saved(path: Path | None, name: str) -> None:
         )
 
 
-def _parameters(given: LearnerSettings, name: str, assigned: list[str]) -> Json:
+def _parameters(configured: LearnerSettings, name: str, assigned: list[str]) -> Json:
     """Return more parameters of the first contender: those of the settings are for the learner they name."""
-    learner, own = settings_of(name)
+    learner, settings = settings_of(name)
     if learner not in LEARNERS:
         if assigned:
             raise ValueError(f"--set is for a learner of streamk; write {name}:KEY=VALUE,…")
         return {}
-    known = given.parameters if learner == given.name else {}
-    known = {key: value for key, value in known.items() if key not in own}
+    known = configured.parameters if learner == configured.name else {}
+    known = {key: value for key, value in known.items() if key not in settings}
     return {**known, **assignments(assigned, learner)}
 
 
 def _seed(name: str, parameters: Json) -> int | None:
     """Return the seed of the first contender, as its settings or --set give it."""
-    found = parameters.get("seed", settings_of(name)[1].get("seed", SEED))
-    seed: int | None = read_parameter(found) if isinstance(found, str) else found
+    value = parameters.get("seed", settings_of(name)[1].get("seed", SEED))
+    seed: int | None = read_parameter(value) if isinstance(value, str) else value
     return seed
 
 
@@ -264,7 +266,7 @@ def _save(run: Replay, path: Path, log: Log) -> int:
     return save_model(model, path, log.stored())
 
 
-def _found(run: Replay) -> Json:
+def _fields(run: Replay) -> Json:
     """Return what ``--json`` prints."""
     results = run.results()
     contenders = {}

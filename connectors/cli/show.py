@@ -34,8 +34,14 @@ def show_command(
 
         size = model.stat().st_size
         learner = streamk.load(model)
-        found = describe(learner)
-        about = {"file": str(model), "bytes": size, "format": FORMAT, "learner": learner.family, **found}
+        description = describe(learner)
+        about = {
+            "file": str(model),
+            "bytes": size,
+            "format": FORMAT,
+            "learner": learner.family,
+            **description,
+        }
         if as_json:
             typer.echo(json.dumps(about))
         else:

@@ -60,13 +60,13 @@ def adopt_command(
 
         settings = load(config)
         with working("editing checkpoints"):
-            found = adopt(settings, dry_run)
-        if found:
+            changes = adopt(settings, dry_run)
+        if changes:
             table = Table("setting", "trained with", "adopted")
-            for key, before, now in found:
+            for key, before, now in changes:
                 table.add_row(key, repr(before), repr(now))
             Console().print(table)
-        typer.echo("nothing was written" if dry_run else f"adopted {len(found)} changed settings")
+        typer.echo("nothing was written" if dry_run else f"adopted {len(changes)} changed settings")
 
 
 def reset_command(

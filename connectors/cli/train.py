@@ -97,10 +97,10 @@ def train_command(
         try:
             for option, path in (("--save", save), ("--checkpoint", checkpoint)):
                 check_place(option, path)
-            given = _settings(logs, target, task)
-            learner = learner or (DEFAULT if given is None else given.learner.name)
+            configured = _settings(logs, target, task)
+            learner = learner or (DEFAULT if configured is None else configured.learner.name)
             parameters = assignments(settings or [], learner)
-            if given is None:
+            if configured is None:
                 refuse_bounds(start, end)
                 target = required(target)
                 log = ReplayLog(logs, reading.format(target))
@@ -113,12 +113,15 @@ def train_command(
                 )
                 events, stored = f"{log.format} {task}", log.stored()
             else:
-                events, stored = f"{given.format} {given.learner.task}", stored_of(given.format)
-                task = given.learner.task
-                if learner == given.learner.name:
-                    parameters = {**given.learner.parameters, **parameters}
+                events, stored = (
+                    f"{configured.format} {configured.learner.task}",
+                    stored_of(configured.format),
+                )
+                task = configured.learner.task
+                if learner == configured.learner.name:
+                    parameters = {**configured.learner.parameters, **parameters}
                 with connected():
-                    parts = connector_of(given.source.kind).shards(given, start, end)
+                    parts = connector_of(configured.source.kind).shards(configured, start, end)
             machine = build(learner, task, parameters)
             errors = Console(stderr=True)
             if not as_json:
@@ -139,7 +142,7 @@ def train_command(
             if as_json:
                 typer.echo(
                     json.dumps(
-                        {**report.result(trained, len(parts)), "seed": machine.seed, **account.found()}
+                        {**report.result(trained, len(parts)), "seed": machine.seed, **account.fields()}
                     )
                 )
             else:

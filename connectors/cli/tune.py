@@ -72,11 +72,11 @@ def tune_command(
     errors = Console(stderr=True)
     with exits(), usage(), connected(), contextlib.ExitStack() as stack:
         format = reading.format(target)
-        log, given = stack.enter_context(opened(files, Reading(format, strict=strict)))
-        learner = learner or given.name
+        log, configured = stack.enter_context(opened(files, Reading(format, strict=strict)))
+        learner = learner or configured.name
         learner_classes(learner, "--learner")
-        names = grid_of(learner, grid or [], given.parameters if learner == given.name else {})
-        of_settings = given.task if files[0].endswith(".toml") else None
+        names = grid_of(learner, grid or [], configured.parameters if learner == configured.name else {})
+        of_settings = configured.task if files[0].endswith(".toml") else None
         showing: AbstractContextManager[report.Watch] = nullcontext(lambda run: None)
         if console.is_terminal:
             showing = report.live(console, log, limit)
@@ -95,8 +95,8 @@ def tune_command(
         parameters = {key: read_parameter(value) for key, value in chosen.items()}
         account = account_of(run, log)
         if as_json:
-            found = {"learner": learner, "parameters": parameters, "seed": parameters.get("seed", SEED)}
-            typer.echo(json.dumps({**found, **_found(results, halving.dropped, failed), **account.found()}))
+            best = {"learner": learner, "parameters": parameters, "seed": parameters.get("seed", SEED)}
+            typer.echo(json.dumps({**best, **_fields(results, halving.dropped, failed), **account.fields()}))
         else:
             console.print(seed_line(parameters.get("seed", SEED), "--grid seed=N"), highlight=False)
             _print(run, halving.dropped, failed, console)
@@ -110,7 +110,7 @@ def tune_command(
     account.check(errors, allow_skipped)
 
 
-def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, object]:
+def _fields(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, object]:
     """Return what ``--json`` prints of the settings."""
     ranking = [
         {

@@ -49,7 +49,7 @@ def read_bound(text: str) -> int | datetime:
 class RawBatch(NamedTuple):
     """Consecutive records of a partition, none perhaps, and the position after them.
 
-    The position is the source's own: behind the last record there may be others that are no events, as the
+    The source defines the position: behind the last record there may be others that are no events, as the
     markers of transactions.
     """
 
@@ -92,7 +92,7 @@ class Polled:
     Attributes
     ----------
     standby
-        Whether this process is in the group and all partitions are given to others.
+        Whether this process is in the group and all partitions are assigned to others.
     """
 
     batches: Mapping[str, RawBatch] = field(default_factory=dict)
@@ -325,7 +325,7 @@ class Log:
     misfits
         Values that do not fit the types of their fields, which are missing.
     paths
-        Names of its files, or its own name.
+        Names of its files, or its name.
     """
 
     name: str
@@ -333,7 +333,7 @@ class Log:
     format: EventFormat
     size: int = 0
     notes: Sequence[str] = ()
-    broken: Broken = Broken()  # a log that skips records has its own
+    broken: Broken = Broken()  # a log that skips records has another
     misfits: Mapping[str, Misfits] = MappingProxyType({})
 
     @property
@@ -363,7 +363,7 @@ class Log:
 
     @property
     def paths(self) -> Sequence[str]:
-        """Names of its files, or its own name."""
+        """Names of its files, or its name."""
         return [self.name]
 
     def place(self, line: int) -> object:
@@ -385,14 +385,14 @@ class Log:
         records = iter(self)
         error: BaseException | None = None
         while error is None:
-            found: list[Record] = []
+            chunk: list[Record] = []
             try:
-                while len(found) < ROWS and (record := next(records, None)) is not None:
-                    found.append(record)
+                while len(chunk) < ROWS and (record := next(records, None)) is not None:
+                    chunk.append(record)
             except (KeyboardInterrupt, ValueError) as stopped:
                 error = stopped
-            if found:
-                lines, events, targets = zip(*found, strict=True)
+            if chunk:
+                lines, events, targets = zip(*chunk, strict=True)
                 yield RecordBatch(lines, targets, list(events))
             elif error is None:
                 return

@@ -88,7 +88,7 @@ def log_to_stderr(log: LogSection | None = None, secrets: Iterable[str] = ()) ->
 
 
 def load_and_log(config: Path) -> Settings:
-    """Return the settings, and log as they say, first what was found while they were read."""
+    """Return the settings, and log as they say, first the warnings of reading them."""
     warnings: list[str] = []
     log_to_stderr()
     try:

@@ -152,14 +152,14 @@ class LiveSettings:
         ``apply`` takes the new settings in effect. Wrong settings change nothing.
         """
         try:
-            found = self._read()
+            fresh = self._read()
         except Failure as failure:
             log.error("SIGHUP: %s; the settings stay as they were", "; ".join(str(failure).splitlines()))
             return
-        changed = changed_keys(self.current, found)
+        changed = changed_keys(self.current, fresh)
         live = [(table, key) for table, key in changed if key in LIVE.get(table, ())]
         if live:
-            self.current = _updated(self.current, found, live)
+            self.current = _updated(self.current, fresh, live)
             apply(self.current)
             log.info("SIGHUP: changed %s", _names(live))
         refused = [key for key in changed if key not in live]
@@ -171,23 +171,23 @@ class LiveSettings:
 
 def changed_keys(before: Settings, now: Settings) -> Keys:
     """Return the tables and keys whose values differ; the key is empty if a table was added or removed."""
-    found: Keys = []
+    changed: Keys = []
     tables = dict(now)
     for table, old in before:
         new = tables[table]
         if old is None or new is None:
-            found += [(table, "")] * (old is not new)
+            changed += [(table, "")] * (old is not new)
             continue
         values, others = dict(old), dict(new)
         keys = dict.fromkeys([*values, *others])
-        found += [(table, key) for key in keys if values.get(key) != others.get(key)]
-    return found
+        changed += [(table, key) for key in keys if values.get(key) != others.get(key)]
+    return changed
 
 
-def _updated(settings: Settings, found: Settings, keys: Keys) -> Settings:
-    """Return settings with the values of some keys as they are in others."""
+def _updated(settings: Settings, newer: Settings, keys: Keys) -> Settings:
+    """Return settings with the values of these keys from newer ones."""
     tables: dict[str, Section] = dict(settings)
-    new = dict(found)
+    new = dict(newer)
     for table, key in keys:
         tables[table] = tables[table].model_copy(update={key: dict(new[table])[key]})
     return settings.model_copy(update={table: tables[table] for table, _ in keys})

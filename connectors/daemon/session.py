@@ -34,7 +34,7 @@ from connectors.state.training import require_same_digest
 log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
 _COMMIT = 0.1  # seconds after which outputs become visible
-_FIRST = 64  # records by which the pace is found
+_FIRST = 64  # records by which the pace is measured
 _WORK = 0.5  # seconds of work after which it is time to look at the clock
 _POLLED = 20.0  # seconds of work that one poll may bring
 _ASK = 5.0  # seconds between two requests for the ends of the partitions, at most
@@ -85,7 +85,7 @@ class Session:
         self._pace = 0.0  # seconds a record
         self._saved_at = self._committed_at = self._asked_at = self._reported_at = self._check_at = clock()
         if backend.untried:
-            self.save()  # a directory that cannot be written is better found now
+            self.save()  # a directory that cannot be written fails at once
 
     @property
     def positions(self) -> dict[str, int]:
@@ -200,7 +200,7 @@ class Session:
     def _partition_count(self) -> int | None:
         """Return how many partitions there were when the group started; 0 if that is lost, None if never."""
         committed = self._source.committed(self._source.partitions())
-        counts = [metadata_of(found).partition_count for found in committed.values()]
+        counts = [metadata_of(each).partition_count for each in committed.values()]
         return max(filter(None, counts), default=0 if self._backend.has_state else None)
 
     def _revoke(self, partitions: Sequence[str]) -> bool:
@@ -267,13 +267,13 @@ class Session:
 
     def _committable(self, durable: Collection[str] = ()) -> dict[str, Committed]:
         """Return what to commit: what is learned again silently stays committed."""
-        found = {}
+        positions = {}
         for name, metadata in self._metadata.items():
             position = self._partitions[name].position
             if name in durable:
                 metadata.owners[-1] = metadata.owners[-1]._replace(until=position)
-            found[name] = Committed(max(position, self._emitted[name]), encode_metadata(metadata))
-        return found
+            positions[name] = Committed(max(position, self._emitted[name]), encode_metadata(metadata))
+        return positions
 
     def _confirm(self) -> None:
         """Raise Interruption if what was read since the last time does not count."""
@@ -298,10 +298,10 @@ class Session:
 
     def _advance(self, positions: Mapping[str, Committed]) -> None:
         """Record what is committed."""
-        found = {name: committed.position for name, committed in positions.items()}
-        if any(at > self.committed.get(name, self._emitted[name]) for name, at in found.items()):
+        offsets = {name: committed.position for name, committed in positions.items()}
+        if any(at > self.committed.get(name, self._emitted[name]) for name, at in offsets.items()):
             self._telemetry.progressed()
-        self.committed |= found
+        self.committed |= offsets
 
     def save(self) -> bool:
         """Make the outputs visible and store the state; return whether the positions were committed."""

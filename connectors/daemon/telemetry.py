@@ -123,7 +123,7 @@ SERIES = (
 
 
 class Metrics:
-    """The series in a registry of their own, with those of the process and of Python.
+    """The series in a separate registry, with those of the process and of Python.
 
     Series whose labels are known in advance start at 0.
     """
@@ -133,7 +133,7 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
-        self._lock = threading.Lock()  # of what follows: a scrape has a thread of its own
+        self._lock = threading.Lock()  # of what follows: a scrape has a separate thread
         self._shown: dict[str, set[str]] = {}  # values of labels that are not known in advance
         made: Counter | Gauge | Histogram
         for name, kind, text, labels in SERIES:

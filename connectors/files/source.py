@@ -83,7 +83,7 @@ class FileSource(Source):
     ) -> None:
         self.name, self._path, self._form, self._follow = path.name, path, form, follow
         self._format, self._inferred = format or EventFormat(), False
-        self._given = self._format
+        self._configured = self._format
         self._base = 0  # bytes of the files before this one
         self._left: int | None = None  # when this one was last written to, if nothing more will be
         self._missed: float | None = None  # when the log was first seen to be another file, or none
@@ -290,9 +290,9 @@ class FileSource(Source):
 
     def _use_inferred(self, inferred: Json) -> None:
         """Read by what was inferred when the log was first read; what is set now stays."""
-        configured = vars(self._given)
+        configured = vars(self._configured)
         known = {key: value for key, value in inferred.items() if configured[key] is None}
-        types = {**inferred.get("types", {}), **self._given.types}
+        types = {**inferred.get("types", {}), **self._configured.types}
         self._format = replace(self._format, **{**known, "types": types})
         self._reader.use(self._format)
         if isinstance(self._reader, Lines) and self._format.encoding is not None:

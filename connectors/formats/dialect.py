@@ -231,12 +231,13 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
     missing = [name for name in wanted if name not in names]
     if missing == list(wanted) and all(map(_NUMBER.fullmatch, names)):
         raise ValueError(
-            f"the first line holds only numbers ({_some(names)}); the first line of CSV must name the columns"
+            f"the first line holds only numbers ({_listed(names)}); the first line of "
+            "CSV must name the columns"
         )
     if missing:
         raise ValueError(f"there is no column {missing[0]!r}{suggestion(missing[0], names)}")
 
 
-def _some(names: Sequence[str], most: int = 20) -> str:
+def _listed(names: Sequence[str], most: int = 20) -> str:
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -55,7 +55,7 @@ class _Forward(io.RawIOBase):
     """Transformed bytes of another file, which are read forward; going back begins again."""
 
     def __init__(self) -> None:
-        self._rest, self._at = io.BytesIO(), 0
+        self._unread, self._at = io.BytesIO(), 0
 
     def _next(self) -> bytes | None:
         """Return the next transformed bytes, None at the end."""
@@ -69,11 +69,11 @@ class _Forward(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer) -> int:
-        while not (count := self._rest.readinto(buffer)):
+        while not (count := self._unread.readinto(buffer)):
             part = self._next()
             if part is None:
                 return 0
-            self._rest = io.BytesIO(part)
+            self._unread = io.BytesIO(part)
         self._at += count
         return count
 
@@ -87,7 +87,7 @@ class _Forward(io.RawIOBase):
         if whence == 1:
             place += self._at
         if place < self._at:
-            self._rest, self._at = io.BytesIO(), 0
+            self._unread, self._at = io.BytesIO(), 0
             self._rewind()
         while self._at < place and self.readinto(memoryview(bytearray(min(_PART, place - self._at)))):
             pass
@@ -225,7 +225,7 @@ class _Transcoded(_Forward):
 
     def _rewind_to(self, begun: bytes) -> None:
         self._decoder = codecs.getincrementaldecoder(self._encoding)("replace")
-        self._rest, self._ended = io.BytesIO(self._decoder.decode(begun).encode()), False
+        self._unread, self._ended = io.BytesIO(self._decoder.decode(begun).encode()), False
 
     def _next(self) -> bytes | None:
         if self._ended:

@@ -102,7 +102,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         self._batches = _Batches(records)
         self._waiting: list[Raw] = []  # of the batch that was unpacked last
         self._sizes: NDArray[np.int64] = np.empty(0, np.int64)
-        self._given = 0  # of those
+        self._returned = 0  # of those
         self._epoch = -1
         self._begun = False  # whether the fetched offset has been reached
         self._handed_over = False  # whether the library reads what remains
@@ -119,7 +119,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         taken: list[Raw] = []
         try:
             while self and len(taken) != n and not self._handed_over:
-                if self._given < len(self._waiting):
+                if self._returned < len(self._waiting):
                     taken += self._give(None if n is None else n - len(taken))
                 else:
                     self._read_on()
@@ -136,7 +136,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     def drain(self) -> None:
         """Forget what has not been taken."""
         super().drain()
-        self._waiting, self._given = [], 0
+        self._waiting, self._returned = [], 0
 
     def _maybe_raise_next_inline_exception(self) -> None:
         if self._next_inline_exception:
@@ -152,7 +152,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
 
     def _give(self, most: int | None) -> list[Raw]:
         """Return records of the batch that was unpacked last."""
-        begin = self._given
+        begin = self._returned
         end = len(self._waiting) if most is None else min(begin + most, len(self._waiting))
         self._count(end)
         self.leader_epoch = self._epoch
@@ -160,19 +160,19 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
 
     def _count(self, end: int) -> None:
         """Note that the records before ``end`` have been gone through."""
-        self.records_read += end - self._given
-        before = self._sizes[self._given - 1] if self._given else 0
+        self.records_read += end - self._returned
+        before = self._sizes[self._returned - 1] if self._returned else 0
         self.bytes_read += int(self._sizes[end - 1] - before)
         self.next_fetch_offset = self._waiting[end - 1].offset + 1
-        self._given = end
+        self._returned = end
 
     def _look_past(self) -> None:
         """Let the position be that of the end, if no records are left."""
-        if self._handed_over or self._given < len(self._waiting):
+        if self._handed_over or self._returned < len(self._waiting):
             return
         place = self.next_fetch_offset, self.leader_epoch
         try:
-            while self and not self._handed_over and self._given == len(self._waiting):
+            while self and not self._handed_over and self._returned == len(self._waiting):
                 self._read_on()
         except Exception as error:
             self._keep(error)
@@ -215,7 +215,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             self._hand_over(DefaultRecordBatch(untouched))
             return
         self._waiting, self._sizes = unpacked
-        self._given = 0
+        self._returned = 0
         if not self._begun and self._waiting:
             # a batch comes whole, also if it was requested from its middle
             reached = (k for k, raw in enumerate(self._waiting) if raw.offset >= self.fetch_offset)

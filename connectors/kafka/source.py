@@ -123,7 +123,7 @@ log = logging.getLogger(__name__)
 _METADATA = 30_000  # milliseconds after which new partitions are looked for
 _HEARTBEAT = 1_000  # milliseconds at most: by heartbeats members learn that others join
 _MS, _SOON = int(PATIENCE * 1000), 500  # milliseconds for an answer, and for one that learning waits for
-_GIVEN = "the group has given the partitions to others"
+_REASSIGNED = "the group has given the partitions to others"
 
 
 @contextlib.contextmanager
@@ -208,7 +208,7 @@ class TopicSource(Source):
             try:
                 polled = self._consumer.poll(int(seconds * 1000), max_records=most)
             except RemovedError:
-                raise Interruption(_GIVEN) from None
+                raise Interruption(_REASSIGNED) from None
             except kafka_errors.KafkaError as error:
                 if not isinstance(error.__cause__, RevokedError):
                     raise
@@ -230,7 +230,7 @@ class TopicSource(Source):
     def _require_member(self) -> None:
         """Raise Interruption if the group has removed this member since it assigned partitions to it."""
         if self._assignor.removed():
-            raise Interruption(_GIVEN)
+            raise Interruption(_REASSIGNED)
 
     def _require_same(self) -> None:
         """Raise Interruption if the topic is another one than what has been read."""
@@ -325,7 +325,7 @@ class TopicSource(Source):
         """
         group_metadata = self._consumer.group_metadata()
         if group_metadata.generation_id < 0 or not group_metadata.member_id:
-            raise Interruption(_GIVEN)
+            raise Interruption(_REASSIGNED)
         self._require_member()  # after the metadata was read: the client's thread may join in between
         return group_metadata
 
