@@ -14,6 +14,7 @@ from rich.table import Table
 from connectors.cli.arguments import check_place
 from connectors.cli.exits import exits, usage, working
 
+_Row = dict[str, object]
 _COLUMNS = "file", "class", "events", "labels", "fields", "bytes"
 
 
@@ -42,7 +43,7 @@ def merge_command(
         Console().print(table)
 
 
-def _merge(models: list[Path], output: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _merge(models: list[Path], output: Path) -> tuple[list[_Row], _Row]:
     """Write the merged model, and return the rows of the models and of the merged one."""
     with working(f"merging {len(models)} models"):
         import streamk
@@ -56,7 +57,7 @@ def _merge(models: list[Path], output: Path) -> tuple[list[dict[str, Any]], dict
             raise ValueError(f"{twice} is named twice, and its events would count twice")
         check_place("-o", output)
         files = list(map(model_files.load, models))
-        loaded: list[Any] = [file.learner for file in files]
+        loaded = [file.learner for file in files]
         stored = model_files.merged(files)
         rows = [_row(path, path.stat().st_size, model) for path, model in zip(models, loaded, strict=True)]
         model_files.require_common(files)
@@ -69,7 +70,7 @@ def _merge(models: list[Path], output: Path) -> tuple[list[dict[str, Any]], dict
         return rows, _row(output, model_files.save(merged, output, stored), merged)
 
 
-def _row(path: Path, size: int, model: Any) -> dict[str, Any]:
+def _row(path: Path, size: int, model: Any) -> _Row:
     names = model.number_names
     return {
         "file": str(path),
@@ -81,7 +82,7 @@ def _row(path: Path, size: int, model: Any) -> dict[str, Any]:
     }
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 

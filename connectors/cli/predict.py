@@ -6,10 +6,10 @@ import contextlib
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -97,7 +97,7 @@ def predict_command(
 
 
 @contextlib.contextmanager
-def _writing(path: Path | None, scorer: LogScorer) -> Iterator[Any]:
+def _writing(path: Path | None, scorer: LogScorer) -> Iterator[Callable[[list[Fields]], None]]:
     """Yield what writes rows as they come."""
     if path is None:
         yield lambda rows: _json_lines(sys.stdout, rows)

@@ -18,6 +18,7 @@ from connectors.events.decoding import EventFormat, Misfits
 from connectors.events.schema import TYPES, check_type
 from connectors.events.values import MISSING, Fields
 from connectors.replay.progress import Replay
+from streamk.arrays import Json
 
 _TOLERATED = 0.01  # share of rows
 
@@ -102,10 +103,10 @@ def with_format_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def expanded(**arguments: object) -> None:
-        options = {option.name: arguments.pop(option.name, option.default) for option in format_options}
-        command(reading=FormatOptions(**options), **arguments)  # type: ignore[arg-type]
+        options: Json = {option.name: arguments.pop(option.name, option.default) for option in format_options}
+        command(reading=FormatOptions(**options), **arguments)
 
-    expanded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    vars(expanded)["__signature__"] = signature.replace(parameters=parameters)
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return expanded
 

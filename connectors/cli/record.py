@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, BinaryIO
 
 import msgspec
 import typer
@@ -70,7 +70,7 @@ class Recorded:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[Any]:
+def _writing(path: Path) -> Iterator[gzip.GzipFile | BinaryIO]:
     """Open a file that is not there yet, compressed as its name says."""
     try:
         with path.open("xb") as raw:

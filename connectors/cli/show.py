@@ -14,6 +14,7 @@ from rich.text import Text
 
 from connectors.cli.exits import exits, usage
 
+_Facts = Mapping[str, Any]  # of a model, as --json prints them
 _MOST = 20  # rows of a table; --json has all
 _BAR = 30  # characters of the longest bar
 
@@ -48,7 +49,7 @@ def show_command(
             _print(about, Console())
 
 
-def _print(about: Mapping[str, Any], console: Console) -> None:
+def _print(about: _Facts, console: Console) -> None:
     from streamk.learners.summary import Summary
 
     facts = Table(show_header=False, box=None)
@@ -80,7 +81,7 @@ def _print(about: Mapping[str, Any], console: Console) -> None:
         console.print(_experts(about["experts"]))
 
 
-def _inputs(inputs: Sequence[Mapping[str, Any]]) -> Table:
+def _inputs(inputs: Sequence[_Facts]) -> Table:
     table = Table(title=_title("Numbers", len(inputs)), title_justify="left")
     for column in ("input", "mean", "standard deviation", "median"):
         table.add_column(column, justify="left" if column == "input" else "right", overflow="fold")
@@ -101,7 +102,7 @@ def _relevance(relevance: Mapping[str, float]) -> Table:
     return table
 
 
-def _experts(experts: Sequence[Mapping[str, Any]]) -> Table:
+def _experts(experts: Sequence[_Facts]) -> Table:
     table = Table(title="Experts", title_justify="left")
     for column in ("expert", "weight", "error"):
         table.add_column(column, justify="left" if column == "expert" else "right", overflow="fold")

@@ -9,8 +9,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from numpy.typing import NDArray
-
 from connectors.events.decoding import (
     WITHOUT_INPUT,
     Decoder,
@@ -22,6 +20,7 @@ from connectors.events.decoding import (
     rejected,
 )
 from connectors.events.values import Fields
+from streamk.arrays import AnyArray, Array
 
 ROWS = 1000  # records of a batch, at most
 BYTES = 1 << 22  # of a batch, about, where records are large
@@ -195,8 +194,8 @@ class RecordBatch:
         events: list[Fields] | Callable[[], list[Fields]],
         times: Sequence[Any] | None = None,
         names: list[str] | None = None,
-        matrix: NDArray[Any] | None = None,
-        numbers: NDArray[Any] | None = None,
+        matrix: Array | None = None,
+        numbers: Array | None = None,
         size: int = 0,
     ) -> None:
         self.lines, self.times, self.size = lines, times, size
@@ -206,7 +205,7 @@ class RecordBatch:
         self.broken = Broken()
         self.notes, self.done = list[str](), 0
         self.misfits: dict[str, Misfits] = {}
-        self.ends: Sequence[int] | NDArray[Any] = ()
+        self.ends: Sequence[int] | AnyArray = ()
         self.ordinals: Sequence[int] = range(len(lines))
 
     def __len__(self) -> int:

@@ -93,7 +93,7 @@ class Misfit:
 
 
 MISFIT = Misfit()
-Read = Callable[[Any], Any]
+Read = Callable[[Any], object]
 
 
 def plain_number(text: str, decimal: str = ".") -> str | None:

@@ -80,7 +80,7 @@ from whole numbers; give --task regression, or --task classification if every nu
     """
 
     def __init__(self, name: str) -> None:
-        self._name, self._seen = name, set[Any]()
+        self._name, self._seen = name, set[object]()
 
     def first_wrong(self, labels: Sequence[object]) -> int | None:
         """Return the row of the first label that is a fraction, or one class too many; None if none is."""
@@ -122,7 +122,7 @@ def check_by(by: str | None, records: Sequence[Record]) -> None:
         raise ValueError(f"--by {by}: there is no such field{suggestion(by, there)}")
 
 
-def interpret(record: Record, log: Places, task: str) -> tuple[Json, Any]:
+def interpret(record: Record, log: Places, task: str) -> tuple[Json, object]:
     """Return an event and its target, the target read as the task needs it.
 
     Raises

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from streamk.arrays import Json
 
-Reader = Callable[[str], Any]
+Reader = Callable[[str], object]
 T = TypeVar("T")
 Fields = Json  # of an event by name, as JSON, CSV or Arrow have them
 Target = bool | int | float | str | None
@@ -102,7 +102,7 @@ def missing_or(read: Callable[[Any], T], missing: Sequence[str]) -> Callable[[An
     return lambda value: None if isinstance(value, str) and value.strip() in gone else read(value)
 
 
-def label(target: Any) -> Any:
+def label(target: object) -> object:
     """Return a target as a class label: whole numbers are integers, so ``1.0`` and ``1`` are one class.
 
     >>> label(1.0), label(Decimal("2.00")), label("1.0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,14 @@ from connectors.formats.cells import FLOAT, MISSING, TEXT, CsvCells
 _KEPT, _LONGEST = 1 << 15, 64  # strings whose values are cached, and their length
 
 
-class _Memory(dict[bytes, Any]):
+class _Memory(dict[bytes, object]):
     """What strings were read as."""
 
-    def __init__(self, read: Callable[[str], Any]) -> None:
+    def __init__(self, read: Callable[[str], object]) -> None:
         super().__init__()
         self._read = read
 
-    def __missing__(self, text: bytes) -> Any:
+    def __missing__(self, text: bytes) -> object:
         value = self._read(text.decode())
         if len(text) <= _LONGEST:
             if len(self) >= _KEPT:
@@ -65,14 +65,14 @@ class _PlainRows(NamedTuple):
         """Return where the cells of a column start and stop."""
         return self.cells.starts[self.rows, j].tolist(), self.cells.stops[self.rows, j].tolist()
 
-    def strings(self, j: int, read: _Memory) -> list[Any]:
+    def strings(self, j: int, read: _Memory) -> list[object]:
         """Return the values of a column of strings."""
         data, (starts, stops) = self.data, self._places(j)
         return [read[data[a:b]] for a, b in zip(starts, stops, strict=True)]
 
-    def values(self, j: int, read: _Memory) -> list[Any]:
+    def values(self, j: int, read: _Memory) -> list[object]:
         """Return the values of a column whose numbers are numbers."""
-        values: list[Any] = self.cells.values[self.rows, j].tolist()
+        values: list[object] = self.cells.values[self.rows, j].tolist()
         others = np.flatnonzero(self.kinds[:, j] != FLOAT)
         if len(others) == len(values):
             return self.strings(j, read)
@@ -230,7 +230,7 @@ class Assembler:
         if counted and self._none:
             counted = not np.isin(cells.values[rows, j], self._none).any()
 
-        def targets() -> list[Any]:
+        def targets() -> list[object]:
             if j < 0:
                 return [None] * len(rows)
             return plain.strings(j, self._labels)
@@ -248,7 +248,7 @@ class Assembler:
             cells.values[rows, j] if counted else None,
         )
 
-    def _column(self, plain: _PlainRows, column: _Column) -> list[Any]:
+    def _column(self, plain: _PlainRows, column: _Column) -> list[object]:
         """Return the values of a column that is an input; misfits are counted, and missing."""
         if not column.numbers:
             values = plain.strings(column.place, column.strings)
@@ -263,7 +263,7 @@ class Assembler:
         return values
 
 
-def _of_words(strings: Sequence[Any], count: int) -> list[list[float]]:
+def _of_words(strings: Sequence[object], count: int) -> list[list[object]]:
     """Return the inputs of a text column, a list each."""
     rows = [words_of("" if text is None else text, count) for text in strings]
     return [list(column) for column in zip(*rows, strict=True)]

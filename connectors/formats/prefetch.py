@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Generic, TypeVar
 
 _DEPTH, _BYTES = 4, 1 << 24  # items that wait, and their size
@@ -54,7 +55,7 @@ class Prefetcher(Generic[T]):
             for item in self._items:
                 size = self._size(item)
                 with self._changed:
-                    self._changed.wait_for(lambda size=size: self._stopped or self._room(size))  # type: ignore[misc]
+                    self._changed.wait_for(partial(self._may_add, size))
                     if self._stopped:
                         break
                     self._waiting.append((item, size))
@@ -72,8 +73,9 @@ class Prefetcher(Generic[T]):
                     self._ended = True
                     self._changed.notify_all()
 
-    def _room(self, size: int) -> bool:
-        return not self._waiting or (len(self._waiting) < self._depth and self._bytes + size <= self._most)
+    def _may_add(self, size: int) -> bool:
+        fits = len(self._waiting) < self._depth and self._bytes + size <= self._most
+        return self._stopped or not self._waiting or fits
 
     def __iter__(self) -> Prefetcher[T]:
         return self

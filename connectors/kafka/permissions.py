@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.admin.acl import ACLOperation
+from kafka.protocol.data_container import DataContainer
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest
 
@@ -123,11 +124,15 @@ def _require_allowed(code: int) -> None:
 
 
 def _answer(
-    admin: KafkaAdminClient, name: str, kind: CoordinatorType, request: Any, part: Callable[[Any], Any]
-) -> Any:
+    admin: KafkaAdminClient,
+    name: str,
+    kind: CoordinatorType,
+    request: DataContainer,
+    part: Callable[[DataContainer], DataContainer],
+) -> DataContainer:
     """Return the part of a coordinator's answer that has its error; on a new cluster it takes a while."""
 
-    async def ask() -> Any:
+    async def ask() -> DataContainer:
         coordinator = await admin._find_coordinator_id(name, kind)
         return await admin._manager.send(request, node_id=coordinator)
 

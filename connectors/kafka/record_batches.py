@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import accumulate, pairwise, repeat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from kafka.record.default_records import DefaultRecordBatch
 from numba import njit
 from numpy.typing import NDArray
 
@@ -34,7 +35,7 @@ class Unpacked(NamedTuple):
     sizes: NDArray[np.int64]
 
 
-def unpack(batch: Any) -> Unpacked | None:
+def unpack(batch: DefaultRecordBatch) -> Unpacked | None:
     """Return the records of a batch; None if the library must read it.
 
     Parameters

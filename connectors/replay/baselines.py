@@ -35,7 +35,7 @@ class LastValue(ModelAdapter):
     def __init__(self, task: str) -> None:
         self._classes, self._last = task == TASKS[0], None
 
-    def predict(self, x: Event) -> Any:
+    def predict(self, x: Event) -> object:
         """Return the last target."""
         if self._last is None:
             return {} if self._classes else 0.0
@@ -69,7 +69,7 @@ class MajorityClass(ModelAdapter):
         self._counts: Counter[object] = Counter()
         self._count = 0
 
-    def predict(self, x: Event) -> dict[Any, float]:
+    def predict(self, x: Event) -> dict[object, float]:
         """Return the share of each label."""
         return {label: count / self._count for label, count in self._counts.items()}
 
@@ -201,7 +201,7 @@ class HoeffdingTree(ModelAdapter):
                 inputs[name] = float(value)  # type: ignore[arg-type]
         return inputs
 
-    def predict(self, x: Event) -> Any:
+    def predict(self, x: Event) -> object:
         """Return a dict of probabilities, or a number."""
         if self._classes:
             return self.model.predict_proba_one(self._read(x))
@@ -238,7 +238,7 @@ def present(x: Event) -> dict[object, object]:
     >>> present({"a": None, "b": True, "c": "red"})
     {'b': 1, 'c': 'red'}
     """
-    fields: dict[Any, Any] = {}
+    fields: dict[Any, object] = {}
     for name, value in x.items():
         if value is not None:
             fields[name] = int(value) if isinstance(value, bool) else value

@@ -6,14 +6,13 @@ import csv
 import gzip
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from river import datasets
 
 from streamk.arrays import Json
 
-Stream = Iterable[tuple[Json, Any]]
+Stream = Iterable[tuple[Json, object]]
 
 
 def synthetic(events: int = 100_000) -> Stream:

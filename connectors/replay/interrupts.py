@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 from connectors.contract.records import Log
 from connectors.events.batches import RecordBatch
@@ -53,7 +53,7 @@ class Interruptible:
             self._ending = self._log.stop()
 
     def __enter__(self) -> Interruptible:
-        self._before: Any = None
+        self._before: Callable[[int, FrameType | None], object] | int | None = None
         with contextlib.suppress(ValueError):  # not the main thread, which handles Ctrl-C
             self._before = signal.signal(signal.SIGINT, self._ask)
         return self

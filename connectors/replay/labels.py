@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from connectors.contract.records import Log
 from connectors.events.batches import EXAMPLES
@@ -161,7 +160,7 @@ class ByLabels:
     read: int = 0
     _early: dict[str, Label] = field(default_factory=dict)
     _next: Label | None = None
-    _stream: Any = None
+    _stream: Iterator[Label] | None = None
 
     def __str__(self) -> str:
         return f"of {self.path}, joined by {self.key}, when they come by {self.time}"

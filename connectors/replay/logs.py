@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from connectors.contract.errors import Interruption
 from connectors.contract.records import Log
@@ -21,7 +21,7 @@ from connectors.settings.connector import connector_of
 from connectors.settings.file import load
 from connectors.settings.tables import LearnerSection
 from streamk.evaluation import DelayByTime
-from streamk.evaluation.label_delay import check_delay
+from streamk.evaluation.label_delay import LabelDelay, check_delay
 
 _PLAIN = EventFormat()
 _OF_FORMAT = {
@@ -105,7 +105,7 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, LearnerSec
 
 
 @contextlib.contextmanager
-def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
+def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Log]:
     address, more = files[0], "security is for the [kafka] of a .toml"
     servers, _, topic = address.removeprefix(_KAFKA).partition("/")
     if len(files) > 1:
@@ -140,7 +140,7 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Lear
         yield log, settings.learner
 
 
-def delay_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log, Any]:
+def delay_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log, int | LabelDelay]:
     """Return a log, joined with its labels if they are in another one, and how late they come.
 
     Raises
@@ -161,7 +161,7 @@ def delay_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log,
     return log, ByLabels(labels, format, time)
 
 
-def _delayed(delay: str, time: str | None) -> Any:
+def _delayed(delay: str, time: str | None) -> int | LabelDelay:
     try:
         number = float(delay)
     except ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from connectors.events.batches import EXAMPLES, RecordBatch
@@ -11,6 +11,7 @@ from connectors.events.targets import InferredLabels, interpret
 from connectors.events.values import labels_of
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
+from streamk.encoding.fields import Event
 from streamk.evaluation.chunk import EventChunk
 from streamk.evaluation.contest import CHUNK
 
@@ -90,7 +91,7 @@ def _piece(
 
     If an invalid target ends the replay, return the records before it, and its error.
     """
-    events: Any = lambda: batch.events  # noqa: E731  # made only if needed
+    events: Callable[[], Sequence[Event]] = lambda: batch.events  # noqa: E731  # made only if needed
     chunk = EventChunk(events, batch.names, batch.matrix)[rows]
     lines = batch.lines[rows]
     if isinstance(run.late, ByLabels):

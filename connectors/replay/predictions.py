@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from streamk.arrays import Json
+from streamk.arrays import Array, Json
 from streamk.evaluation.adapters import Table
 from streamk.evaluation.contest import Scored
 from streamk.evaluation.metric import decide
@@ -58,7 +58,7 @@ class PredictionWriter:
     ) -> None:
         self._names, self._classes, self._table = list(names), classes, path.suffix == ".csv"
         self._bounded, self._by = set(bounded), by
-        self._lines: Sequence[Any] = ()
+        self._lines: Sequence[object] = ()
         path.touch()
         if path.stat().st_size < length:
             raise ValueError(f"{path} is shorter than when the replay was interrupted; remove the checkpoint")
@@ -138,7 +138,7 @@ class PredictionWriter:
         self._file.close()
 
 
-def _rows(answers: Any, count: int) -> list[object]:
+def _rows(answers: Table | Array, count: int) -> list[object]:
     """Return predictions as dicts of probabilities or as numbers; None for events before the first one."""
     if isinstance(answers, Table):
         rows = [
@@ -150,7 +150,7 @@ def _rows(answers: Any, count: int) -> list[object]:
     return [*[None] * (count - len(rows)), *rows]
 
 
-def _pairs(lower: Any, upper: Any) -> list[list[float] | None]:
+def _pairs(lower: Array, upper: Array) -> list[list[float] | None]:
     """Return both ends of the interval of each event, None where one is not finite."""
     pairs = zip(lower.tolist(), upper.tolist(), strict=True)
     return [[low, high] if math.isfinite(low) and math.isfinite(high) else None for low, high in pairs]

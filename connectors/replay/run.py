@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from connectors.contract.records import Log
 from connectors.events.batches import RecordBatch
@@ -177,7 +176,7 @@ def _infer_task(
 
 def _warm(models: Json, task: str, records: Sequence[Record], log: Log) -> None:
     """Compile what the models need on the first records."""
-    known: list[Any] = []
+    known: list[tuple[Json, object]] = []
     for record in records:
         if record.target is not None and (pair := _pair(record, log, task)) is not None:
             known.append(pair)

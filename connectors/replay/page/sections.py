@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def calibration_section(contenders: Rows) -> str:
     return section("Calibration", figure(drawn, caption, legend([(c.name, c.place) for c in curves])))
 
 
-def _floats(values: Any) -> Array:
+def _floats(values: Iterable[object] | None) -> Array:
     return np.array([number_of(value) for value in ([] if values is None else values)], dtype=float)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from connectors.replay.page.words import (
     MISSING,
@@ -22,7 +23,7 @@ from connectors.replay.page.words import (
     number_of,
     size,
 )
-from streamk.arrays import Json
+from streamk.arrays import Array, Json
 
 _MOST_CLASSES = 12  # of a confusion matrix; the rarer ones beyond are one row and column
 _MOST_ROWS = 100
@@ -185,9 +186,7 @@ def _both(right: float, wrong: float) -> str:
     return f'{count(right)} right<br><span class="sub">{count(wrong)} wrong</span>'
 
 
-def _rarer_as_one(
-    labels: list[str], matrix: np.ndarray[Any, Any], targets: Any
-) -> tuple[list[str], np.ndarray[Any, Any]]:
+def _rarer_as_one(labels: list[str], matrix: Array, targets: ArrayLike) -> tuple[list[str], Array]:
     """Return the labels to show and their matrix; of many classes, all but the most frequent are one.
 
     How often a class was the target decides, so the classes shown are the same for all contenders.
