@@ -93,7 +93,7 @@ def _snapshots(settings: Settings, topic: str) -> str:
         raise Failure(AWAY, str(error)) from None
     for name, snapshot in snapshots.items():
         where = f"the snapshot of {name} in {topic}"
-        if other := other_owner(snapshot, source.topic, source.group):
+        if other := other_owner(snapshot, source):
             raise Failure(CHECKPOINT, f"{where} {other}")
         try:
             events += restored(snapshot.parts, blank).events

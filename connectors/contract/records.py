@@ -254,6 +254,13 @@ class Sink(Protocol):
         """Discard what was not committed."""
 
 
+class Endpoints(NamedTuple):
+    """Where the records of a session come from, and where its outputs go, by name."""
+
+    source: Source
+    sinks: Mapping[str, Sink]
+
+
 class DeadLetter(NamedTuple):
     """A record that was refused.
 

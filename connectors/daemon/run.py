@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from connectors.contract.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
-from connectors.contract.records import Sink, Source
+from connectors.contract.records import Endpoints, Sink, Source
 from connectors.contract.sections import Limits, Section
 from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.session import Session
@@ -302,13 +302,13 @@ def start_session(
         disk = DiskBackend(learning, store, source, sinks, training)
         # the checkpoint may hold what was inferred from a log
         learning.decode_by(source.decoder or settings.decoder())
-        return Session(learning, disk, source, sinks, telemetry, settings.checkpoints, policy)
+        return Session(disk, Endpoints(source, sinks), telemetry, settings.checkpoints, policy)
     from connectors.state.snapshots import open_topic_backend  # other daemons need no client of brokers
 
     require_no_checkpoints(store)
     models = PartitionedLearning(settings, decoder, telemetry)
-    topic = open_topic_backend(models, settings, sinks.values(), source.name, policy.group, training)
-    return Session(models, topic, source, sinks, telemetry, settings.checkpoints, policy)
+    topic = open_topic_backend(models, settings, sinks.values(), training)
+    return Session(topic, Endpoints(source, sinks), telemetry, settings.checkpoints, policy)
 
 
 @contextmanager

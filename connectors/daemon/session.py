@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 
 from connectors.contract.errors import Failure, Interruption, UnreadableRecords
-from connectors.contract.operator import Processor
-from connectors.contract.records import MOST, Assigned, Committed, Raw, RawBatch, Sink, Source
+from connectors.contract.records import MOST, Assigned, Committed, Endpoints, Raw, RawBatch
 from connectors.contract.sections import Limits, StartPolicy
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings.tables import Checkpoints
@@ -47,11 +46,9 @@ class Session:
 
     Parameters
     ----------
-    operator
-        Processes records.
     backend
-        Stores its state.
-    source, sinks
+        Holds the operator, and stores its state.
+    endpoints
         Open.
     telemetry
         Counts everything.
@@ -63,17 +60,15 @@ class Session:
 
     def __init__(
         self,
-        operator: Processor,
         backend: StateBackend,
-        source: Source,
-        sinks: Mapping[str, Sink],
+        endpoints: Endpoints,
         telemetry: Telemetry,
         checkpoints: Checkpoints,
         policy: StartPolicy,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._operator, self._backend, self._telemetry = operator, backend, telemetry
-        self._source, self._sinks = source, sinks
+        self._operator, self._backend, self._telemetry = backend.operator, backend, telemetry
+        self._source, self._sinks = endpoints
         self._checkpoints, self._policy, self._clock = checkpoints, policy, clock
         self._partitions = backend.progress
         self._metadata: dict[str, OffsetMetadata] = {}  # of the partitions that are this process's

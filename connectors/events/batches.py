@@ -195,11 +195,10 @@ class RecordBatch:
         times: Sequence[Any] | None = None,
         names: list[str] | None = None,
         matrix: Array | None = None,
-        numbers: Array | None = None,
-        size: int = 0,
     ) -> None:
-        self.lines, self.times, self.size = lines, times, size
-        self.names, self.matrix, self.numbers = names, matrix, numbers
+        self.lines, self.times, self.size = lines, times, 0
+        self.names, self.matrix = names, matrix
+        self.numbers: Array | None = None
         self._events, self._targets = events, targets
         self.name = self.form = ""
         self.broken = Broken()

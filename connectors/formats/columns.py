@@ -238,15 +238,10 @@ class Assembler:
         times = None
         if self._time is not None:
             times = plain.values(self._moment, self._moments) if self._moment >= 0 else [None] * len(rows)
-        return RecordBatch(
-            [],
-            targets,
-            events if numbers else events(),
-            times,
-            self._features if matrix is not None else None,
-            matrix,
-            cells.values[rows, j] if counted else None,
-        )
+        names = self._features if matrix is not None else None
+        batch = RecordBatch([], targets, events if numbers else events(), times, names, matrix)
+        batch.numbers = cells.values[rows, j] if counted else None
+        return batch
 
     def _column(self, plain: _PlainRows, column: _Column) -> list[object]:
         """Return the values of a column that is an input; misfits are counted, and missing."""

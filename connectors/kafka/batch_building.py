@@ -77,9 +77,8 @@ def append(
             now = max(int(time.time() * 1000), builder._first_timestamp)
             room = builder._batch_size - len(builder._buffer)
             first = records._next_offset
-            written, end = _pack(
-                joined, sizes, key_bytes, key_sizes, first, now - builder._first_timestamp, room, out
-            )
+            delta = now - builder._first_timestamp
+            written, end = _pack(joined, sizes, key_bytes, key_sizes, first, delta, out[: max(room, 0)])
             if written:
                 builder._buffer.extend(out[:end].data)
                 builder._max_timestamp = max(builder._max_timestamp, now)
@@ -142,14 +141,14 @@ def _copy(source, begin, length, out, pos):
 
 
 @njit(**ENTRY)
-def _pack(values, sizes, keys, key_sizes, first, delta, room, out):
+def _pack(values, sizes, keys, key_sizes, first, delta, out):
     """Write records as long as they fit; return how many, and the bytes written."""
     pos = begin = key_begin = 0
     for i in range(len(sizes)):
         length, key_length = sizes[i], key_sizes[i]
         body = 1 + _size(delta) + _size(first + i) + _size(key_length) + _size(length) + 1
         body += length + max(key_length, 0)
-        if pos + _size(body) + body > room:
+        if pos + _size(body) + body > len(out):
             return i, pos
         pos = _put(out, pos, body)
         out[pos] = 0

@@ -109,7 +109,7 @@ def merged(
 def _leaf(source: TopicSourceSection, name: str, snapshot: Checkpoint, blank: Learner) -> bytes | None:
     """Return the model of a partition with nothing waiting for its block, None if it has learned nothing."""
     where = f"the snapshot of {name}"
-    if other := other_owner(snapshot, source.topic, source.group):
+    if other := other_owner(snapshot, source):
         raise Failure(CHECKPOINT, f"{where} {other}")
     try:
         learner = restored(snapshot.parts, blank)

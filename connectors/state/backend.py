@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
+from connectors.contract.operator import Processor
 from connectors.contract.records import Assigned, Committed
 from connectors.contract.sections import StartPolicy
 from connectors.state.checkpoint import Progress
@@ -36,6 +37,8 @@ class StateBackend(Protocol):
 
     Attributes
     ----------
+    operator
+        Processes records.
     owner
         The name of the model in offset metadata (:mod:`connectors.state.positions`).
     progress
@@ -50,6 +53,10 @@ class StateBackend(Protocol):
     progress: dict[str, Progress]
     has_state: bool
     untried: bool
+
+    @property
+    def operator(self) -> Processor:
+        """The operator whose state this is."""
 
     def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
         """Set ``progress`` to where a partition was read up to, and restore its state.

@@ -199,7 +199,7 @@ class DiskBackend:
         sinks: Mapping[str, Sink],
         training: Training | None = None,
     ) -> None:
-        self._operator, self.store, self._source, self._sinks = operator, store, source, sinks
+        self.operator, self.store, self._source, self._sinks = operator, store, source, sinks
         self._training = training
         self.owner = store.model
         self._checkpoint = self._load()
@@ -217,7 +217,7 @@ class DiskBackend:
             if checkpoint.source_mark is not None:
                 self._source.recognise(checkpoint.source_mark)
             try:
-                self._operator.restore(checkpoint.parts)
+                self.operator.restore(checkpoint.parts)
             except ValueError as error:
                 raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
             require_same_training(checkpoint, self._training, where)
@@ -258,7 +258,7 @@ class DiskBackend:
         for sink in self._sinks.values():
             sink.commit(committable())
         checkpoint = self._checkpoint
-        checkpoint.parts, checkpoint.training = dict(self._operator.snapshot()), self._training
+        checkpoint.parts, checkpoint.training = dict(self.operator.snapshot()), self._training
         checkpoint.sink_marks = {kind: sink.mark() for kind, sink in self._sinks.items()}
         positions = {name: progress.position for name, progress in self.progress.items()}
         checkpoint.source_mark = self._source.mark(positions)

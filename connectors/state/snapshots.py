@@ -14,7 +14,7 @@ from connectors.contract.operator import PartitionedOperator
 from connectors.contract.records import SNAPSHOTS, Sink
 from connectors.kafka.client import options, partition_number
 from connectors.kafka.compacted import CompactedTopic, Message, cut
-from connectors.kafka.sections import Kafka
+from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.kafka.sink import TopicSink
 from connectors.settings.tables import Settings
 from connectors.state.checkpoint import Checkpoint
@@ -130,8 +130,6 @@ def open_topic_backend(
     operator: PartitionedOperator,
     settings: Settings,
     sinks: Iterable[Sink],
-    source: str,
-    group: str,
     training: Training,
 ) -> TopicBackend:
     """Return the backend that writes the snapshots of an operator in the transactions of its sink."""
@@ -139,4 +137,5 @@ def open_topic_backend(
         raise ValueError("the settings have no [snapshots]")
     sink = next(each for each in sinks if isinstance(each, TopicSink))
     snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sink)
-    return TopicBackend(operator, snapshots, sink, source, group, training=training)
+    source = TopicSourceSection.of(settings.source)
+    return TopicBackend(operator, snapshots, sink, source, training=training)

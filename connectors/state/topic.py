@@ -27,6 +27,7 @@ from connectors.contract.errors import CHECKPOINT, Failure, Interruption
 from connectors.contract.operator import PartitionedOperator
 from connectors.contract.records import Assigned, Sink
 from connectors.contract.sections import StartPolicy
+from connectors.kafka.sections import TopicSourceSection
 from connectors.state.backend import REMEDY, Committable, Saved
 from connectors.state.checkpoint import Adoption, Checkpoint, Progress
 from connectors.state.positions import (
@@ -71,14 +72,14 @@ def owner_of(topic: str) -> str:
     return f"topic {topic}"
 
 
-def other_owner(snapshot: Checkpoint, source: str, group: str) -> str:
-    """Return whose a snapshot is, if it is not of this source and group; empty if it is."""
-    if snapshot.source != source:
-        return f"belongs to {snapshot.source!r}, and the source is {source!r}"
-    if snapshot.source_mark != group:
+def other_owner(snapshot: Checkpoint, source: TopicSourceSection) -> str:
+    """Return whose a snapshot is, if it is not of this topic and group; empty if it is."""
+    if snapshot.source != source.topic:
+        return f"belongs to {snapshot.source!r}, and the source is {source.topic!r}"
+    if snapshot.source_mark != source.group:
         return (
-            f"belongs to the group {snapshot.source_mark!r}, and source.group is {group!r}; every group "
-            "needs a topic of snapshots of its own"
+            f"belongs to the group {snapshot.source_mark!r}, and source.group is {source.group!r}; every "
+            "group needs a topic of snapshots of its own"
         )
     return ""
 
@@ -102,8 +103,8 @@ class TopicBackend:
         Reads and writes them.
     sink
         In whose transactions they are written.
-    source, group
-        The name of the source, and of the group that reads it.
+    source
+        The topic and the group that reads it.
     clock
         Seconds, growing.
     training
@@ -117,14 +118,13 @@ class TopicBackend:
         operator: PartitionedOperator,
         snapshots: Snapshots,
         sink: Sink,
-        source: str,
-        group: str,
+        source: TopicSourceSection,
         clock: Callable[[], float] = time.monotonic,
         training: Training | None = None,
     ) -> None:
         self._training, self._adopted = training, dict[str, list[Adoption]]()
-        self._operator, self._snapshots, self._sink, self._source = operator, snapshots, sink, source
-        self._group, self._clock = group, clock
+        self.operator, self._snapshots, self._sink = operator, snapshots, sink
+        self._source, self._clock = source, clock
         self.owner = owner_of(snapshots.topic)
         self.progress: dict[str, Progress] = {}
         self.has_state = not snapshots.empty()
@@ -140,7 +140,7 @@ class TopicBackend:
             return False  # to read again would bring the same
         snapshot, stable = self._snapshots.newest(name)
         where = f"the snapshot of {name} in {self._snapshots.topic}"
-        if snapshot is not None and (other := other_owner(snapshot, self._source, self._group)):
+        if snapshot is not None and (other := other_owner(snapshot, self._source)):
             raise Failure(CHECKPOINT, f"{where} {other}; {REMEDY}")
         saved = None if snapshot is None else snapshot.partitions[name]
         metadata = metadata_of(assigned.committed)
@@ -159,7 +159,7 @@ class TopicBackend:
                 log.info("%s: the settings changed before anything was learned: reading again", name)
                 start = None
         try:
-            self._operator.begin(name, None if snapshot is None else snapshot.parts)
+            self.operator.begin(name, None if snapshot is None else snapshot.parts)
         except ValueError as error:
             raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
         self.progress.pop(name, None)
@@ -233,10 +233,10 @@ class TopicBackend:
         written = datetime.now(UTC).isoformat(timespec="seconds")
         size = 0
         for name in changed:
-            parts = dict(self._operator.snapshot(name))
+            parts = dict(self.operator.snapshot(name))
             snapshot = Checkpoint(
-                self._source, parts, {name: self.progress[name]}, source_mark=self._group, written=written,
-                training=self._training, adopted=self._adopted.get(name, []),
+                self._source.topic, parts, {name: self.progress[name]}, source_mark=self._source.group,
+                written=written, training=self._training, adopted=self._adopted.get(name, []),
             )  # fmt: skip
             size += self._snapshots.write(name, snapshot)
         self._sink.commit(committable(changed))
@@ -248,7 +248,7 @@ class TopicBackend:
         for name in partitions:
             for known in (self.progress, self._saved, self._awaited):
                 known.pop(name, None)
-            self._operator.release(name)
+            self.operator.release(name)
 
     def close(self) -> None:
         """Close the connections."""

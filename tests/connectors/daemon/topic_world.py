@@ -7,9 +7,10 @@ topic, and readers see it some time after, as behind another's open transaction.
 import json
 
 from connectors.contract.operator import Processed, Tally
-from connectors.contract.records import PREDICTIONS, Output
+from connectors.contract.records import PREDICTIONS, Endpoints, Output
 from connectors.contract.sections import StartPolicy
 from connectors.daemon.session import Session
+from connectors.kafka.sections import TopicSourceSection
 from connectors.settings.tables import Checkpoints
 from connectors.state.checkpoint import Checkpoint
 from connectors.state.positions import (
@@ -102,11 +103,12 @@ class BoundMember(Member):
         source, sink = PlayedSource(self), KeepingSink(self)
         self.operator = Apart()
         snapshots = PlayedSnapshots(self.broker, sink)
-        backend = TopicBackend(self.operator, snapshots, sink, "t", "g", lambda: self.clock[0])
+        source_section = TopicSourceSection(kind="topic", topic="t", group="g")
+        backend = TopicBackend(self.operator, snapshots, sink, source_section, lambda: self.clock[0])
         checkpoints = Checkpoints(events=self.events, seconds=3.0)
         sinks = {"topics": sink}
         self.session = Session(
-            self.operator, backend, source, sinks, self.telemetry, checkpoints, self.policy,
+            backend, Endpoints(source, sinks), self.telemetry, checkpoints, self.policy,
             lambda: self.clock[0],
         )  # fmt: skip
         return self.session

@@ -23,6 +23,7 @@ from connectors.contract.records import (
     PREDICTIONS,
     Assigned,
     Committed,
+    Endpoints,
     Output,
     Polled,
     Raw,
@@ -108,7 +109,7 @@ class Member:
         self.operator = Remembering()
         backend = DiskBackend(self.operator, store, source, sinks)
         self.session = Session(
-            self.operator, backend, source, sinks, self.telemetry, checkpoints, self.policy,
+            backend, Endpoints(source, sinks), self.telemetry, checkpoints, self.policy,
             lambda: self.clock[0],
         )  # fmt: skip
         return self.session
