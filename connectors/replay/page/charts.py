@@ -157,8 +157,8 @@ def line_chart(key: str, title: str, lines: Sequence[Line], bounded: bool = True
 
 def _last_known(lines: Sequence[Line], thinned: Sequence[Thinned]) -> list[tuple[Line, Array]]:
     """Return the lines that have a known point, each with its known points."""
-    found = [(line, curve.y[~np.isnan(curve.y)]) for line, curve in zip(lines, thinned, strict=True)]
-    return [(line, known) for line, known in found if len(known)]
+    points = [(line, curve.y[~np.isnan(curve.y)]) for line, curve in zip(lines, thinned, strict=True)]
+    return [(line, known) for line, known in points if len(known)]
 
 
 def _along(place: int, x: Array, y: Array, lines: int) -> list[str]:
