@@ -1,7 +1,7 @@
 """State: the arrays of codec, map, experts and combiner, each declared once.
 
-A part of a learner is a :class:`Stateful`. It yields a :class:`Field` for each of its arrays, and the rest
-follows from these: what a model file holds, checks of what a file holds, bounds, resizing for more outputs,
+A part of a learner is a :class:`Stateful`. It yields a :class:`Field` for each of its arrays, which
+determine what a model file holds, checks of what a file holds, bounds, resizing for more outputs,
 merging by mean or by sum, and the copies for labels that come late.
 
 Bounds hold when an array is written: numbers out of bounds are clipped in the file, and NaN is 0 there. So
@@ -41,7 +41,7 @@ class Field(NamedTuple):
     attribute
         Of the array, if it has another name.
     part
-        Index of what is stored; the rest of the array is as in a new learner.
+        Index of what is stored; elsewhere the array is as in a new learner.
     whole
         Whether numbers are whole.
     counted
@@ -52,7 +52,7 @@ class Field(NamedTuple):
         Empty if all are.
     few
         The largest part of places in use with which these are named.
-    rest
+    default
         What the array holds where a model file has none, since it is as in a new learner; None if a file
         always has it.
     possible
@@ -75,7 +75,7 @@ class Field(NamedTuple):
     counted: int | None = None
     used: str = ""
     few: float = 1.0
-    rest: Bound | None = None
+    default: Bound | None = None
     possible: Callable[[AnyArray], bool] | None = None
     merge: str = ""
     by_output: bool = False
@@ -94,9 +94,9 @@ class Field(NamedTuple):
         """Return what a model file holds of an array."""
         if self.counted is not None:
             array = array[1 : 1 + int(array[0]) - self.counted]
-        found = array[self.part]
-        array = self._within_bounds(found)
-        if self._is_rest(found) or self._is_rest(array):
+        part = array[self.part]
+        array = self._within_bounds(part)
+        if self._is_default(part) or self._is_default(array):
             return {}
         if self.used:
             used = used_columns(np.ascontiguousarray(array).view(f"u{array.itemsize}"))
@@ -104,15 +104,15 @@ class Field(NamedTuple):
                 return {self.name: array[..., used], self.used: used}
         return {self.name: array}
 
-    def _is_rest(self, array: AnyArray) -> bool:
-        if self.rest is None:
+    def _is_default(self, array: AnyArray) -> bool:
+        if self.default is None:
             return False
-        return not (array.size if self.counted is not None else (array != self.rest).any())
+        return not (array.size if self.counted is not None else (array != self.default).any())
 
     def load(self, arrays: Arrays, into: AnyArray) -> None:
         """Fill an array from a model file; raise a ValueError if what the file holds is impossible."""
-        if self.rest is not None and self.name not in arrays:
-            into[self.part] = self.rest
+        if self.default is not None and self.name not in arrays:
+            into[self.part] = self.default
             if self.counted is not None:
                 into[0] = self.counted
             return
@@ -121,12 +121,12 @@ class Field(NamedTuple):
             into[0], into = self.counted + count, into[1 : 1 + count]
         like, kind = into[self.part], into.dtype.type
         if self.used in arrays:
-            found = unpacked(arrays, self.name, self.used, like, self.what)
+            values = unpacked(arrays, self.name, self.used, like, self.what)
         else:
-            found = typed(arrays, self.name, kind, like.shape)
-        if not (self._fits(found) and (self.possible is None or self.possible(found))):
+            values = typed(arrays, self.name, kind, like.shape)
+        if not (self._fits(values) and (self.possible is None or self.possible(values))):
             raise ValueError(f"its {self.what} are impossible")
-        into[self.part] = found
+        into[self.part] = values
 
     def _bounds(self, array: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return the bounds, rounded to finite numbers of the array's type if these are floats."""
@@ -187,10 +187,10 @@ class Stateful:
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file."""
-        found: Arrays = {}
+        arrays: Arrays = {}
         for field in self.fields():
-            found |= field.stored(field.of(self)) if isinstance(field, Field) else field.state_dict()
-        return found
+            arrays |= field.stored(field.of(self)) if isinstance(field, Field) else field.state_dict()
+        return arrays
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Load the arrays of a model file; raise a ValueError if they are impossible."""
@@ -204,13 +204,13 @@ class Stateful:
     @property
     def live(self) -> Live:
         """The arrays that predictions depend on, and their fields."""
-        found: list[tuple[Field, AnyArray]] = []
+        live: list[tuple[Field, AnyArray]] = []
         for field in self.fields():
             if not isinstance(field, Field):
-                found += field.live
+                live += field.live
             elif field.live:
-                found.append((field, field.of(self)))
-        return found
+                live.append((field, field.of(self)))
+        return live
 
     def average(self, others: Sequence[Self], shares: Sequence[float]) -> None:
         """Set the arrays that merge by mean to the weighted means of those of ``others``."""

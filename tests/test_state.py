@@ -18,7 +18,7 @@ class Toy(Stateful):
     def fields(self):
         yield Field("toy.names", "names", counted=1, possible=lambda names: len({*names}) == len(names))
         yield Field("toy.means", "means", (0.0, -1.0, -FINITE), (1.0, 1.0, FINITE), merge=MEAN, live=True)
-        yield Field("sums", "sums", -1e30, 1e300, used="used", rest=0.0, by_output=True)
+        yield Field("sums", "sums", -1e30, 1e300, used="used", default=0.0, by_output=True)
 
 
 def filled():

@@ -100,19 +100,19 @@ def probabilities(loss, outputs, state, out):
 
 
 @both()
-def calibrate(loss, outputs, given, target, events, state, weight):
-    """Learn the calibration from one event: ``given`` are its probabilities before learning."""
+def calibrate(loss, outputs, predicted, target, events, state, weight):
+    """Learn the calibration from one event: ``predicted`` are its probabilities before learning."""
     count = outputs.shape[0]
     if count < 2:
         return
     if loss == SQUARED:
-        explained = (state[0] / count) / given[target]
+        explained = (state[0] / count) / predicted[target]
         rate = repeated(max(1.0 / (events + 2.0), _SLOWEST_RATE), weight)
         state[0] = min(max(state[0] + rate * (explained - state[0]), _LEAST_SHARE), 1.0)
         return
     expected = 0.0
     for k in range(count):
-        expected += given[k] * outputs[k]
+        expected += predicted[k] * outputs[k]
     gradient = np.exp(state[0]) * (expected - outputs[target])
     state[1] += weight * gradient * gradient
     if state[1] > 0.0:
@@ -130,9 +130,9 @@ def _combine(combiner, coding, outputs, scratch, out):
 
 
 @implements(adapt, Calibrating)
-def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, target, weight):
     known = int(coding.counts[KNOWN])
     if target < known:
         events = coding.counts[EVENTS]
         mean = scratch.value[0][:known]
-        calibrate(combiner.loss, mean, given[:known], int(target), events, combiner.state, weight)
+        calibrate(combiner.loss, mean, combined[:known], int(target), events, combiner.state, weight)

@@ -1,7 +1,7 @@
 """The interface of combiners, which compute one calibrated prediction from the outputs of experts.
 
 Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`combine`,
-:func:`adapt` and :func:`limit`; each combiner's file adds its own (:mod:`streamk.dispatch`). ``scratch`` is a
+:func:`adapt` and :func:`limit`; each combiner's file adds one (:mod:`streamk.dispatch`). ``scratch`` is a
 handle of what the combiner's method of that name returns.
 """
 
@@ -28,7 +28,7 @@ def combine(combiner: object, coding: object, outputs: object, scratch: object, 
 
 
 def adapt(*arguments: object) -> None:
-    """Learn from an event: ``scratch`` and ``given`` are what :func:`combine` filled for its ``outputs``.
+    """Learn from an event: ``scratch`` and ``combined`` are what :func:`combine` filled for its ``outputs``.
 
     ``earlier`` is the combiner that did so, another one than ``combiner`` if labels come late. In compiled
     code.
@@ -36,8 +36,8 @@ def adapt(*arguments: object) -> None:
     raise NotImplementedError("for compiled code")
 
 
-def limit(combiner: object, coding: object, given: object, target: object) -> object:
-    """Return the target to learn where ``given`` was predicted: ``target``, or one nearer to ``given``.
+def limit(combiner: object, coding: object, combined: object, target: object) -> object:
+    """Return the target to learn where ``combined`` was predicted: ``target``, or one nearer to ``combined``.
 
     In compiled code.
     """
@@ -45,7 +45,7 @@ def limit(combiner: object, coding: object, given: object, target: object) -> ob
 
 
 @default(limit)
-def _unlimited(combiner, coding, given, target):
+def _unlimited(combiner, coding, combined, target):
     return target
 
 

@@ -173,11 +173,11 @@ def follow(intervals, earlier, predicted, output, aim, weight):
         for side in range(2):
             beyond = error if side == 1 else -error
             outside = 1.0 if beyond > earlier.offsets[side, p] else 0.0
-            one, own = intervals.step * (outside - tails[p]), offsets[side, p]
-            moved = own + weight * one
+            one, old = intervals.step * (outside - tails[p]), offsets[side, p]
+            moved = old + weight * one
             if weight > 1.0:  # repeated steps would turn back at the error
                 moved = (
-                    min(moved, max(own + one, beyond)) if one > 0.0 else max(moved, min(own + one, beyond))
+                    min(moved, max(old + one, beyond)) if one > 0.0 else max(moved, min(old + one, beyond))
                 )
             offsets[side, p] = moved
     size, faded = min(abs(error) * spread, _LARGEST_SIZE), repeated(1.0 / _MEMORY, weight)

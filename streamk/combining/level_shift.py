@@ -56,9 +56,8 @@ class LevelShift(Stateful):
 
     def fields(self) -> Iterator[Field]:
         """Yield the run, if the last target was out of range."""
-        yield Field(
-            "away", "out-of-range targets", -LARGEST, LARGEST, attribute="state", rest=0.0, possible=_is_run
-        )
+        bounds = -LARGEST, LARGEST
+        yield Field("away", "out-of-range targets", *bounds, attribute="state", default=0.0, possible=_is_run)
 
 
 def _is_run(state: Array) -> bool:

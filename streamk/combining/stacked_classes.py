@@ -23,12 +23,12 @@ StackedClasses = namedtuple(
 
 
 @njit(**INNER)
-def _fill_scores(combiner, outputs, scores, given):
+def _fill_scores(combiner, outputs, scores, row):
     """Fill ``scores`` ``(known, E + X)`` with clipped outputs of experts, and after them the saturated ones.
 
-    ``given`` ``(known,)`` is scratch.
+    ``row`` ``(known,)`` is scratch.
     """
-    experts, known = outputs.shape[0], given.shape[0]
+    experts, known = outputs.shape[0], row.shape[0]
     scores[:, experts:] = 0.0
     for e in range(experts):
         for k in range(known):
@@ -38,11 +38,11 @@ def _fill_scores(combiner, outputs, scores, given):
             used = used or combiner.saturated[x, e] > 0.0
         if used:
             for k in range(known):
-                given[k] = _STEEP * scores[k, e]
-            softmax(given)
+                row[k] = _STEEP * scores[k, e]
+            softmax(row)
             for x in range(combiner.saturated.shape[0]):
                 for k in range(known):
-                    scores[k, experts + x] += combiner.saturated[x, e] * (2.0 * given[k] - 1.0)
+                    scores[k, experts + x] += combiner.saturated[x, e] * (2.0 * row[k] - 1.0)
 
 
 @njit(**INNER)
@@ -60,8 +60,8 @@ def _probabilities(combiner, s, scores, out):
 def _combine(combiner, coding, outputs, scratch, out):
     out[:] = 0.0
     known = int(coding.counts[KNOWN])
-    scores, probabilities, given, _, _, _ = scratch.value
-    _fill_scores(combiner, outputs, scores[:known], given[:known])
+    scores, probabilities, row, _, _, _ = scratch.value
+    _fill_scores(combiner, outputs, scores[:known], row[:known])
     for s in range(combiner.shares.shape[0] if known > 0 else 0):
         _probabilities(combiner, s, scores[:known], probabilities[s, :known])
         for k in range(known):
@@ -69,7 +69,7 @@ def _combine(combiner, coding, outputs, scratch, out):
 
 
 @implements(adapt, StackedClasses)
-def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, target, weight):
     known = int(coding.counts[KNOWN])
     if target < known and known > 1:
         _learn_class(combiner, outputs, scratch, known, int(target), weight)
@@ -78,29 +78,29 @@ def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
 @njit(**INNER)
 def _learn_class(combiner, outputs, scratch, known, y, weight):
     sets, experts = combiner.weights.shape
-    scores, probabilities, given, slopes, deviations, factors = scratch.value
-    scores, given = scores[:known], given[:known]
+    scores, probabilities, row, slopes, deviations, factors = scratch.value
+    scores, row = scores[:known], row[:known]
     total, moved = 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
     for e in range(experts):
         loss = 0.0
         for k in range(known):
-            given[k] = scores[k, e] if e < outputs.shape[0] else 0.5 * scores[k, e] + 0.5
+            row[k] = scores[k, e] if e < outputs.shape[0] else 0.5 * scores[k, e] + 0.5
         if combiner.logits[e]:
-            softmax(given)
+            softmax(row)
         for k in range(known):
-            loss += (given[k] - (1.0 if k == y else 0.0)) ** 2
+            loss += (row[k] - (1.0 if k == y else 0.0)) ** 2
         combiner.losses[e] += moved * (loss - combiner.losses[e])
     for s in range(sets):
-        given = probabilities[s, :known]
-        combiner.shares[s] *= max(given[y], 1e-12) ** pace
+        row = probabilities[s, :known]
+        combiner.shares[s] *= max(row[y], 1e-12) ** pace
         if combiner.pace < 1.0:  # labels come late, and these are probabilities by earlier weights
-            _probabilities(combiner, s, scores, given)
+            _probabilities(combiner, s, scores, row)
         total += combiner.shares[s]
         for e in range(experts):
             mean = 0.0
             for k in range(known):
-                mean += given[k] * scores[k, e]
+                mean += row[k] * scores[k, e]
             slopes[e, s] = mean
     fade(combiner.curvature, combiner.forgetting, combiner.penalty, weight)
     for k in range(known):

@@ -81,10 +81,10 @@ def _is_limiting(combiner):
 
 
 @implements(limit, StackedNumbers)
-def _limit(combiner, coding, given, target):
+def _limit(combiner, coding, combined, target):
     if combiner.reach[_REACH] == np.inf:
         return target
-    predicted = unclipped(coding, given[0])
+    predicted = unclipped(coding, combined[0])
     limited = _limited(combiner.reach, combiner.intervals, coding, predicted, target)
     side = np.sign(target - limited)
     combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
@@ -102,7 +102,7 @@ def _combine(combiner, coding, outputs, scratch, out):
 
 
 @implements(adapt, StackedNumbers)
-def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, target, weight):
     aim = aim_of(coding, target)
     prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
     if is_shifted(combiner.level_shift):

@@ -1,7 +1,7 @@
 """Stacked experts: the combiner with a weight for each expert, learned at several rates of forgetting.
 
 For classes, ``p = softmax(Σ_e w_e s_e)``, where ``s_e`` are the outputs of expert ``e`` clipped to ±4; the
-weights also calibrate. Some experts have a second output, the *saturated* one, with a weight of its own::
+weights also calibrate. Some experts have a second output, the *saturated* one, with a separate weight::
 
     2 softmax(4 s_e) − 1                    (of several experts together: its mean over them)
 
@@ -233,7 +233,7 @@ class Stacking(Combiner):
         if self.intervals is not None:
             yield from (self.intervals, self.level_shift)
             bounds = (_REACH, -_MOST), (_REACH, _MOST)
-            yield Field("stacking.reach", "limit of errors", *bounds, whole=True, rest=(np.inf, 0.0))
+            yield Field("stacking.reach", "limit of errors", *bounds, whole=True, default=(np.inf, 0.0))
 
     def complete(self) -> None:
         """Complete the curvature; raise a ValueError if no weights can be learned."""

@@ -56,7 +56,7 @@ class SeenValues(Stateful):
 
     def fields(self) -> Iterator[Field]:
         """Yield the words that are not 0 and, if there are any, the state."""
-        yield Field("seen.words", "recorded values", used="seen.places", rest=0)
+        yield Field("seen.words", "recorded values", used="seen.places", default=0)
         if self.bits.any():
             yield Field("seen.state", "counts of recorded values", (0, 0), (1, _MOST - 1))
 

@@ -1,1 +1,1 @@
-"""Experts: each a rule of learning over some columns of one feature map, one rule a file."""
+"""Experts: each a rule of learning over columns of one feature map, one rule a file."""

@@ -115,8 +115,8 @@ class Binning(Expert):
         total = since.sum(axis=0)
         met = total > 0.0
         mean = np.zeros(self.coefficients.shape)
-        for expert, own, (rows, unit) in zip(experts, since, columns, strict=True):
-            mean[0, rows] += unit.scale * expert.coefficients[0, : len(rows)] * own
+        for expert, events, (rows, unit) in zip(experts, since, columns, strict=True):
+            mean[0, rows] += unit.scale * expert.coefficients[0, : len(rows)] * events
         mean = mean[:, :, met] / total[met]
         self.coefficients[:, :, met] = np.clip(mean, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
         self.counts[:] = np.maximum(np.array(times) @ counted, 0.0)
@@ -124,7 +124,7 @@ class Binning(Expert):
     def fields(self) -> Iterator[Field | Stateful]:
         """Yield coefficients and clock, and the counts of cells that were met."""
         yield from super().fields()
-        yield Field("counts", "counts of cells", 0.0, MOST_WEIGHT, used="met", rest=0.0)
+        yield Field("counts", "counts of cells", 0.0, MOST_WEIGHT, used="met", default=0.0)
 
 
 @implements(evaluate, Cells)

@@ -26,8 +26,8 @@ _LOOKED_AT = 2**23  # features in memory at once
 def features_by_tile(e: FeatureMap, rows: EncodedRows, statistics: Array) -> Callable[[slice], Floats]:
     """Return a function that gives the features of the rows in a tile of columns."""
     if e.source is None:
-        scaled, found, _ = scale_rows(rows, statistics, e.exponents)
-        keys, dense = distinct_inputs(found, scaled)
+        scaled, row_keys, _ = scale_rows(rows, statistics, e.exponents)
+        keys, dense = distinct_inputs(row_keys, scaled)
         e.hold_frequencies(keys)
         return lambda tile: features_of(e, keys, dense, tile)
     phi = np.empty((len(rows.values), e.width), dtype=np.float32)
@@ -69,11 +69,11 @@ def forward(
             again = any(tile in asked for asked in wanted)
             return [_outputs(expert, phi, tile) for expert in experts], phi if again else None
 
-        found = products_on_threads(of_tile, tiles)
+        by_tile = products_on_threads(of_tile, tiles)
         seen.append(
-            [total(o for o in outs if o is not None) for outs in zip(*(f[0] for f in found), strict=True)]
+            [total(o for o in outs if o is not None) for outs in zip(*(f[0] for f in by_tile), strict=True)]
         )
-        for tile, (_, phi) in zip(tiles, found, strict=True):
+        for tile, (_, phi) in zip(tiles, by_tile, strict=True):
             if phi is not None:
                 whole.setdefault(tile.start, []).append(phi)
     outputs = [np.concatenate(parts, axis=1) for parts in zip(*seen, strict=True)]

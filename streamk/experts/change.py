@@ -72,7 +72,7 @@ def is_possible(watch: Array) -> bool:
     )
 
 
-WATCH = Field("watch", "errors", 0.0, LARGEST_COUNT, rest=0.0, possible=is_possible)
+WATCH = Field("watch", "errors", 0.0, LARGEST_COUNT, default=0.0, possible=is_possible)
 
 
 @njit(**INNER)

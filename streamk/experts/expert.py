@@ -1,7 +1,7 @@
 """The interface of experts: an update rule over columns of a feature map, with coefficients and a clock.
 
 Compiled code gets an expert's *record*, a named tuple whose type selects the implementation of
-:func:`evaluate` and :func:`step`; each rule's file adds its own (:mod:`streamk.dispatch`). Outputs are inner
+:func:`evaluate` and :func:`step`; each rule's file adds one (:mod:`streamk.dispatch`). Outputs are inner
 products of coefficients and columns, unless the file implements :func:`evaluate`. Python code uses an
 :class:`Expert`, with methods for growth and blocks of features (``grow``, ``start_block``), blocks of events
 (``required_columns``, ``step_many``) and merging (``merge_from``), and with declared arrays
@@ -59,7 +59,7 @@ class Observation(NamedTuple):
 
 
 def step(expert: object, e: object, observation: object) -> None:
-    """Learn an :class:`Observation`, of which ``outputs[e]`` are this expert's own (in compiled code)."""
+    """Learn an :class:`Observation`, of which ``outputs[e]`` are this expert's (in compiled code)."""
     raise NotImplementedError("for compiled code")
 
 
@@ -115,8 +115,8 @@ class Merge(NamedTuple):
 class Lesson(NamedTuple):
     """A block of ``m`` events as an expert sees it.
 
-    ``outputs`` are its own, ``(sets, m, K)``; ``kept`` the features in the columns that it ``wanted``;
-    ``known`` as for :func:`step`.
+    ``outputs`` are those of the expert, ``(sets, m, K)``; ``kept`` the features in the columns that it
+    ``wanted``; ``known`` as for :func:`step`.
     """
 
     outputs: Floats
@@ -165,7 +165,7 @@ class Expert(Stateful):
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Open a block of the map: it is the ``opening``-th to be opened, and ``fresh`` if it is new."""
 
-    def own(self, block: slice) -> slice:
+    def overlap(self, block: slice) -> slice:
         """Return the part of a block of the map that it uses, counted from its first column."""
         columns = self.coefficients.shape[2]
         start, stop = (min(max(end - self.first, 0), columns) for end in (block.start, block.stop))
@@ -231,15 +231,15 @@ class Expert(Stateful):
         return True
 
     def within(self, columns: slice) -> bool:
-        """Return whether it uses some of these columns of the map, and no others."""
+        """Return whether it uses at least one of these columns of the map, and no others."""
         stop = self.first + self.coefficients.shape[2]
         return bool(columns.start <= self.first < stop <= columns.stop)
 
     def rearrange(self, places: Integers) -> None:
         """Move column ``j`` of the map to ``places[j]``; columns of place −1 are dropped."""
-        own = places[self.first : self.first + self.coefficients.shape[2]]
+        destinations = places[self.first : self.first + self.coefficients.shape[2]]
         moved = aligned(np.zeros_like(self.coefficients))
-        moved[:, :, own[own >= 0] - self.first] = self.coefficients[:, :, own >= 0]
+        moved[:, :, destinations[destinations >= 0] - self.first] = self.coefficients[:, :, destinations >= 0]
         self.coefficients = moved
 
     def fields(self) -> Iterator[Field | Stateful]:

@@ -106,7 +106,7 @@ class Gradient(Expert):
 
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Visit the block at the next step, if it was never visited."""
-        self.fresh = self.own(block) if fresh else None
+        self.fresh = self.overlap(block) if fresh else None
 
     def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
         """Become the merge; whose turn it is, which is no sum, is as in the first."""
@@ -115,13 +115,13 @@ class Gradient(Expert):
 
     def required_columns(self) -> list[slice]:
         """Return the blocks of the next step, the fresh one first."""
-        found = [] if self.fresh is None else [self.fresh]
-        old = self._blocks - len(found)
-        wished = self.revisits if found else self.revisits + 1
+        blocks = [] if self.fresh is None else [self.fresh]
+        old = self._blocks - len(blocks)
+        wished = self.revisits if blocks else self.revisits + 1
         for k in range(min(wished, old)):
             start = (self._turn(old) + k) % old * self.size
-            found.append(slice(start, start + self.size))
-        return [slice(self.first + block.start, self.first + block.stop) for block in found]
+            blocks.append(slice(start, start + self.size))
+        return [slice(self.first + block.start, self.first + block.stop) for block in blocks]
 
     @property
     def _blocks(self) -> int:

@@ -183,8 +183,8 @@ class LeastSquares(Expert):
 
     def rearrange(self, places: Integers) -> None:
         """Move column ``j`` of the map to ``places[j]``; columns of place −1 are dropped."""
-        old, own = self.joined.copy(), places[self.first : self.first + self.coefficients.shape[2]]
-        moved = np.where(own[old] < 0, -1, own[old] - self.first)
+        old, destinations = self.joined.copy(), places[self.first : self.first + self.coefficients.shape[2]]
+        moved = np.where(destinations[old] < 0, -1, destinations[old] - self.first)
         kept, information = np.flatnonzero(moved >= 0), self.information()
         if len(kept) < len(old):
             information = np.linalg.inv(np.linalg.inv(information)[np.ix_(kept, kept)])
@@ -200,8 +200,8 @@ class LeastSquares(Expert):
         self.is_variable[columns] = True
         if count:
             with one_blas_thread():
-                found = factor.of_information(factor.positive(information))
-            self.diagonal[:count], self.factor[: factor.factor_size(count)] = found
+                factors = factor.of_information(factor.positive(information))
+            self.diagonal[:count], self.factor[: factor.factor_size(count)] = factors
         self.weights[:, :count] = weights
         self.coefficients[ITERATE] = 0.0
         self.coefficients[ITERATE][:, columns] = weights
@@ -240,7 +240,7 @@ class LeastSquares(Expert):
         yield from super().fields()
         yield change.WATCH
         columns = len(self.is_variable)
-        yield Field("variables", "variables", 0, columns - 1, counted=0, rest=0, possible=_are_distinct)
+        yield Field("variables", "variables", 0, columns - 1, counted=0, default=0, possible=_are_distinct)
         if count := len(self.joined):
             size, what = factor.factor_size(count), "least squares"
             yield Field("diagonal", what, 0.0, _MOST, part=slice(count))
@@ -267,10 +267,10 @@ def _pooled(
     moved = np.zeros((outputs, len(joined)))
     counts = merge.counts
     for k, (expert, share, (rows, unit)) in enumerate(zip(experts, merge.shares, merge.columns, strict=True)):
-        own = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
+        columns = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
         information, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
-        information[np.ix_(own, own)] = expert.information()
-        weights[:, own] = unit.scale * expert.weights[: len(rows), : len(own)]
+        information[np.ix_(columns, columns)] = expert.information()
+        weights[:, columns] = unit.scale * expert.weights[: len(rows), : len(columns)]
         if unit.offset:  # targets around another mean: the constant takes the difference
             weights[:, joined == 0] += unit.offset / expert.constant
         times = _evidence(experts, k, merge)

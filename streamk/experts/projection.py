@@ -149,7 +149,7 @@ def project_block(
     rho: Array,
     solve: Callable[[Array, Array, Array], Array],
 ) -> None:
-    """Project an expert's coefficients onto a block of rows, given their features in columns of the map."""
+    """Project an expert's coefficients onto a block of rows, from their features in columns of the map."""
     gram = total(products_on_threads(lambda phi: phi @ phi.T, features)).astype(np.float64)
     with one_blas_thread():
         solved = solve(gram, residual, rho)
@@ -157,8 +157,8 @@ def project_block(
 
     def move(job: tuple[slice, Floats]) -> None:
         tile, phi = job
-        own = expert.coefficients[ITERATE, :, expert.own(tile)]
-        np.clip(own + change.T @ phi, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, out=own)
+        iterate = expert.coefficients[ITERATE, :, expert.overlap(tile)]
+        np.clip(iterate + change.T @ phi, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, out=iterate)
 
     products_on_threads(move, list(zip(columns, features, strict=True)))
 

@@ -105,7 +105,7 @@ class Recursion(Expert):
 
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Open a block of columns, without events: ``P = I/(ridge F)``."""
-        block = self.own(block)
+        block = self.overlap(block)
         size, penalty = block.stop - block.start, self.ridge * self.features
         self.opening, self.begin = opening, block.start
         self.start = self.coefficients[ITERATE, :, block].astype(np.float64)
@@ -148,7 +148,7 @@ class Recursion(Expert):
     def _others(self, lesson: Lesson) -> Iterator[Floats]:
         """Yield the features of all columns, those of the open block being 0."""
         for columns, kept in zip(self.required_columns()[1:], lesson.kept[1:], strict=True):
-            tile = self.own(columns)
+            tile = self.overlap(columns)
             low, high = (
                 min(max(end, tile.start), tile.stop) for end in (self._block.start, self._block.stop)
             )
@@ -187,10 +187,10 @@ class Recursion(Expert):
         for k in informed:
             expert, (rows, unit) = experts[k], columns[k]
             evidence = counts[k] if counts else shares[k] * events / max(expert.clock[EVENTS], 1.0)
-            own = expert.information
-            moved = (expert.weights @ own - penalty * expert.start)[: len(rows)]
+            information = expert.information
+            moved = (expert.weights @ information - penalty * expert.start)[: len(rows)]
             moments[rows] += evidence * (unit.scale * moved + unit.offset * expert.sums)
-            gram += evidence * (own - penalty * np.eye(len(own)))
+            gram += evidence * (information - penalty * np.eye(len(information)))
             self.start[rows] += shares[k] / part * unit.scale * expert.start[: len(rows)]
             self.sums += evidence * expert.sums
         np.clip(self.start, -_MOST, _MOST, out=self.start)

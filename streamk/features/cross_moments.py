@@ -78,7 +78,7 @@ class CrossMoments(Stateful):
         return float((self.squares / events - means**2).sum())
 
     def variances(self, used: slice) -> Array:
-        """Return the variances of some columns, 1 before there are two events."""
+        """Return the variances of the columns ``used``, 1 before there are two events."""
         events = self.sums[0, 0, 0]
         if events < 2.0:
             return np.ones(len(range(*used.indices(MOST))))
@@ -86,7 +86,7 @@ class CrossMoments(Stateful):
         return np.asarray(np.maximum(squares - mean**2, 0.0))
 
     def outer(self, used: slice) -> Array:
-        """Return ``Σ g gᵀ + H²`` over all targets, for some columns."""
+        """Return ``Σ g gᵀ + H²`` over all targets, for the columns ``used``."""
         events = self.sums[0, 0, 0]
         size = len(range(*used.indices(MOST)))
         if events < 2.0:
@@ -96,7 +96,7 @@ class CrossMoments(Stateful):
         covariance = products - np.outer(mean, mean)
         variance = covariance.diagonal()
         unit = np.where(variance > _LEAST, 1.0 / np.sqrt(np.maximum(variance, _LEAST)), 0.0)
-        found = np.zeros((size, size))
+        total = np.zeros((size, size))
         for sums, square in zip(whole[1:], self.squares / events, strict=True):
             target, with_input = sums[0, 0], sums[0, used]
             slope = with_input - target * mean
@@ -107,8 +107,8 @@ class CrossMoments(Stateful):
             g = _shrunk(slope * unit, error)
             h = _shrunk(hessian * np.outer(unit, unit), error * np.sqrt(1.0 + np.eye(size)))
             with one_blas_thread():
-                found += np.outer(g, g) + h @ h
-        return found
+                total += np.outer(g, g) + h @ h
+        return total
 
     def merge_from(
         self, other: Self, columns: tuple[list[int], list[int]], targets: Sequence[int], unit: Unit
@@ -146,7 +146,7 @@ class CrossMoments(Stateful):
         """Yield the sums of columns in use; none before the first event."""
         lower = (slice(None), *np.tril_indices(self.used))
         bounds = -_LARGEST, _LARGEST
-        yield Field("map.products", "moments", *bounds, attribute="sums", part=lower, rest=0.0)
+        yield Field("map.products", "moments", *bounds, attribute="sums", part=lower, default=0.0)
         if np.nan_to_num(self.sums).any():
             yield Field("map.squares", "moments", 0.0, _LARGEST)
 
@@ -170,11 +170,11 @@ def _shrunk(values: Array, by: AnyArray | float) -> Array:
 def add_products(sections, scratch, i, events, target, aim, weight):
     """Add row ``i`` of inputs, with value ``aim`` of target ``target``."""
     if sections is not None and sections.learned and events >= _FIRST:
-        inputs, found, count, unit = scratch.inputs, scratch.keys, scratch.counts[i], scratch.units[i]
+        inputs, keys, count, unit = scratch.inputs, scratch.keys, scratch.counts[i], scratch.units[i]
         places, values, known = np.zeros(count + 1, dtype=np.int64), np.zeros(MOST), 1
         values[0] = 1.0
         for j in range(count):
-            column = column_of(sections.columns, sections.places, found[i, j], False)
+            column = column_of(sections.columns, sections.places, keys[i, j], False)
             if 0 < column < MOST:
                 places[known] = column
                 values[column] = min(max(np.float64(inputs[0, i, j]) / unit, 1.0 - _CLIP), 1.0 + _CLIP)

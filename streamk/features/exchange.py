@@ -120,11 +120,11 @@ class Exchanges(Stateful):
 
     def use(self) -> dict[int, tuple[float, float]]:
         """Return, by tag, the use ``ρ`` of every field and the mean of ``d²``."""
-        found = {}
+        uses = {}
         for tag, place in self.places.items():
             tests, squares, products, spread = self.tests[place].tolist()
-            found[tag] = use_of(squares, products, spread), squares / tests if tests > 0.0 else 0.0
-        return found
+            uses[tag] = use_of(squares, products, spread), squares / tests if tests > 0.0 else 0.0
+        return uses
 
     def importance(self) -> Floats:
         """Return, by place, the importance of fields: by the mean reduction of squared errors, ``ρ d²``."""
@@ -136,7 +136,7 @@ class Exchanges(Stateful):
         return {tag: place for place, tag in enumerate(in_use(self.tags), 1)}
 
     def merge_from(self, others: Sequence[Exchanges]) -> None:
-        """Add the tests of some learners; the pool takes from their pools in turn."""
+        """Add the tests of other learners; the pool takes from their pools in turn."""
         tags = dict.fromkeys(tag for other in others for tag in in_use(other.tags))
         self.tags = columns_of(list(tags), FIELDS)
         ours = self.places
@@ -149,7 +149,7 @@ class Exchanges(Stateful):
 
     def fields(self) -> Iterator[Field]:
         """Yield fields, tests and pool; none before the first test."""
-        yield Field("map.field_tags", "fields", attribute="tags", counted=1, rest=0, possible=are_keys)
+        yield Field("map.field_tags", "fields", attribute="tags", counted=1, default=0, possible=are_keys)
         if count := len(in_use(self.tags)):
             least = (0.0, 0.0, -_MOST, 0.0)
             tested = slice(1, 1 + count)
@@ -166,7 +166,7 @@ _LARGEST_INPUT = 1e30
 
 
 def use_of(squares: float, products: float, spread: float) -> float:
-    """Return the posterior mean of ``ρ``, given ``Σ d²``, ``Σ d e`` and ``Σ d² e²``; 0 without changes.
+    """Return the posterior mean of ``ρ`` from ``Σ d²``, ``Σ d e`` and ``Σ d² e²``; 0 without changes.
 
     Examples
     --------
@@ -213,26 +213,26 @@ def exchange_field(exchanges, scratch, i, j, events, unit, spare):
     Returns the number of inputs of the changed row, −1 if it is unchanged. ``unit`` are the factors of the
     families, ``(families,)``.
     """
-    inputs, found, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
+    inputs, row_keys, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
     changed, keys, slots = spare.inputs, spare.keys, spare.slots
     pool_keys, pool_slots = exchanges.pool_keys, exchanges.pool_slots
     pool_values, pool_counts = exchanges.pool_values, exchanges.pool_counts
     p = np.int64(mix64(np.uint64(int(events)) ^ np.uint64(_EXCHANGE)) % np.uint64(POOL))
     if pool_counts[p] == 0:
         return np.int64(-1)
-    tag, other = tag_of(of[i, j], found[i, j]), np.int64(-1)
+    tag, other = tag_of(of[i, j], row_keys[i, j]), np.int64(-1)
     for m in range(pool_counts[p]):
         if tag_of(pool_slots[p, m], pool_keys[p, m]) == tag:
             other = np.int64(m)
-    key, value = found[i, j], np.float32(0.0)
+    key, value = row_keys[i, j], np.float32(0.0)
     if other >= 0:
         key, value = pool_keys[p, other], pool_values[p, other]
-    if key == found[i, j] and value == np.float32(np.float64(inputs[0, i, j]) / unit[0]):
+    if key == row_keys[i, j] and value == np.float32(np.float64(inputs[0, i, j]) / unit[0]):
         return np.int64(-1)
     to = np.int64(0)
     for m in range(count):
         if m != j or other >= 0:
-            keys[0, to], slots[0, to] = found[i, m], of[i, m]
+            keys[0, to], slots[0, to] = row_keys[i, m], of[i, m]
             for k in range(unit.shape[0]):
                 changed[k, 0, to] = inputs[k, i, m]
             if m == j:
@@ -240,7 +240,7 @@ def exchange_field(exchanges, scratch, i, j, events, unit, spare):
                 for k in range(unit.shape[0]):
                     changed[k, 0, to] = np.float32(np.float64(value) * unit[k])
             to += 1
-    for m in range(to, found.shape[1]):
+    for m in range(to, row_keys.shape[1]):
         keys[0, m] = np.uint64(0)
         for k in range(unit.shape[0]):
             changed[k, 0, m] = np.float32(0.0)
@@ -267,7 +267,7 @@ def count_test(exchanges, tag, squares, products, errors, weight, moved):
 @njit(**INNER)
 def pool_event(exchanges, scratch, i, events):
     """Replace a random event of the pool by row ``i``, once in so many events."""
-    inputs, found, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
+    inputs, keys, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
     if count == 0:
         return
     counts, filled = exchanges.pool_counts, 0
@@ -281,7 +281,7 @@ def pool_event(exchanges, scratch, i, events):
     counts[p] = kept
     for m in range(WIDTH):
         there = m < kept
-        exchanges.pool_keys[p, m] = found[i, m] if there else np.uint64(0)
+        exchanges.pool_keys[p, m] = keys[i, m] if there else np.uint64(0)
         exchanges.pool_slots[p, m] = of[i, m] if there else np.int32(0)
         exchanges.pool_values[p, m] = (
             np.float32(np.float64(inputs[0, i, m]) / scratch.units[i]) if there else np.float32(0.0)

@@ -1,4 +1,4 @@
-"""Sections of a map: parts of the features with their own scales and inputs, each after plain columns.
+"""Sections of a map: parts of the features with separate scales and inputs, each after plain columns.
 
 A learner of many experts has three: features of the unchanged inputs, half coarse and half fine, and two
 blocks under learned relevance (:mod:`streamk.features.relevance`). Each follows a copy of the plain columns
@@ -179,15 +179,15 @@ class Sections(Stateful):
         """Grow the blocks to their maximum size."""
         self.growth[0] = min(1, self._sizes[-1])
 
-    def scales_at(self, features: Places, own: Places) -> Array:
-        """Return the scale of some features, with ``own`` their index among those of their kernel."""
+    def scales_at(self, features: Places, indices: Places) -> Array:
+        """Return the scale of features, with ``indices`` their index among those of their kernel."""
         scales = np.array([COARSE, FINE, MIDDLE])
         half = self._sizes[0] // 2
         section = np.searchsorted([half, 2 * half], features, side="right")
-        return np.asarray(scales[section, own % len(COARSE)])
+        return np.asarray(scales[section, indices % len(COARSE)])
 
     def inputs_at(self, features: Places) -> Places:
-        """Return the kind of inputs of some features: 0 unchanged, 1 and 2 under relevance."""
+        """Return the kind of inputs of features: 0 unchanged, 1 and 2 under relevance."""
         return _INPUTS[np.searchsorted(np.cumsum(self._sizes), features, side="right")]
 
     def columns_of_part(self, part: int) -> slice:
@@ -236,7 +236,7 @@ class Sections(Stateful):
         use, tags = self.exchanges.use(), self.tags[used].tolist()
         uses = np.array([use.get(tag, (0.0, 0.0)) for tag in tags]).reshape(-1, 2)
         root = np.sqrt(uses[:, 0])
-        found = root[:, None] * self._found(error, uses[:, 1]) * root
+        outer = root[:, None] * self._outer_product(error, uses[:, 1]) * root
         category = self.tags[used] >= LEAST_CATEGORY
         variances = np.where(category, self.cross.variances(used), 1.0)
         of_fields = np.array([0.5 * rho * moved for rho, moved in use.values()])
@@ -244,11 +244,11 @@ class Sections(Stateful):
         for tag, variance in zip(tags, variances, strict=True):
             if tag in columned:
                 columned[tag] += variance
-        rest = np.maximum(1.0 - np.array(list(columned.values())), 0.0)
+        remaining = np.maximum(1.0 - np.array(list(columned.values())), 0.0)
         of_use = uses[:, 0], np.array([rho for rho, _ in use.values()])
-        return transform_of(found, of_fields, of_use, (variances, rest), self.exchanges.present, whole)
+        return transform_of(outer, of_fields, of_use, (variances, remaining), self.exchanges.present, whole)
 
-    def _found(self, error: float, moved: Array) -> Array:
+    def _outer_product(self, error: float, moved: Array) -> Array:
         """Return the mean gradient outer product, plus cross moments for the unexplained variance.
 
         Categories have no gradients; half of ``moved``, the mean square change of predictions under exchange,
@@ -256,8 +256,8 @@ class Sections(Stateful):
         """
         used = slice(1, self._used)
         mean: Array = self.moments[used, used] / max(self.moments[0, 0], 1.0)
-        own = np.maximum(mean.diagonal(), _LEAST)
-        bound = np.sqrt(np.minimum(_STEEPEST * moved / own, 1.0))
+        diagonal = np.maximum(mean.diagonal(), _LEAST)
+        bound = np.sqrt(np.minimum(_STEEPEST * moved / diagonal, 1.0))
         mean = bound[:, None] * mean * bound
         mean += np.diag(np.where(self.tags[used] >= LEAST_CATEGORY, 0.5 * moved, 0.0))
         unknown = min(1.0, error / max(self.cross.variance, _LEAST))
@@ -329,11 +329,11 @@ class Sections(Stateful):
 
     def _by_field(self, numbers: Floats, other: Sections) -> Floats:
         """Return another learner's numbers of fields, by the places of this one; 1 for fields it lacks."""
-        found = np.ones(FIELDS, dtype=np.float32)
+        values = np.ones(FIELDS, dtype=np.float32)
         ours, theirs = (e.exchanges.places for e in (self, other))
         for tag in ours.keys() & theirs.keys():
-            found[ours[tag]] = numbers[theirs[tag]]
-        return found
+            values[ours[tag]] = numbers[theirs[tag]]
+        return values
 
     def has_block_of(self, other: Sections, block: int) -> bool:
         """Return whether the features of a block equal another learner's."""
@@ -349,15 +349,15 @@ class Sections(Stateful):
         every, used = slice(None), slice(self._used)
         yield Field("map.moments", "moments of relevance", -_MOST, _MOST, part=(used, used))
         least = np.array([[-_MOST], [-_MOST], [0.0]])
-        yield Field("map.gaps", "gaps", least, _MOST, part=(every, used), rest=0.0)
+        yield Field("map.gaps", "gaps", least, _MOST, part=(every, used), default=0.0)
         bounds = -LARGEST_FACTOR, LARGEST_FACTOR
         yield Field("map.transforms", "transforms of relevance", *bounds, part=(every, used, used))
         yield Field("map.kinds", "kinds of relevance", IDENTITY, WHOLE)
-        yield Field("map.grown", "growths", 1, min(1, int(self._sizes[-1])), attribute="growth", rest=0)
+        yield Field("map.grown", "growths", 1, min(1, int(self._sizes[-1])), attribute="growth", default=0)
         yield self.exchanges
         fields = every, slice(1 + len(in_use(self.exchanges.tags)))
         yield Field("map.factors", "factors", 0.0, FIELDS, part=fields)  # version 0.5 wrote such large ones
-        yield Field("map.importance", "importances of fields", 0.0, 1.0, part=fields, rest=1.0)
+        yield Field("map.importance", "importances of fields", 0.0, 1.0, part=fields, default=1.0)
         self.cross.used = self._used
         yield self.cross
 
