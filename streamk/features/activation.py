@@ -19,7 +19,7 @@ LARGEST = np.float32(1e15)  # of a feature: the sum of squares stays finite
 
 @both(nogil=True)
 def activate(kind, amplitude, angles, rows, features):
-    """Turn the angles of some rows into features, in place; columns from ``features`` on become 0.
+    """Turn the angles of rows into features, in place; columns from ``features`` on become 0.
 
     ``angles`` is ``(≥ rows, width)`` float32, the width a multiple of 16; ``amplitude`` replaces ``√2``.
     """

@@ -58,7 +58,7 @@ def choose(numbers: int, nonzero: int, features: int, scales: int, block_size: i
 
 def choose_for(rows: EncodedRows, scaled: bool, features: int, scales: int, block_size: int) -> str:
     """Return the directions for a learner whose first event is the one row, encoded with slots."""
-    found = rows.keys[0]
-    numbers = rows.values[0][(found != ABSENT) & (found <= MOST_SLOTS)]
+    keys = rows.keys[0]
+    numbers = rows.values[0][(keys != ABSENT) & (keys <= MOST_SLOTS)]
     nonzero = len(numbers) if scaled else int((numbers != 0.0).sum())
     return choose(len(numbers), nonzero, features, scales, block_size)

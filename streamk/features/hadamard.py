@@ -110,7 +110,7 @@ def _each(size, level, bits, gap, tile):
 
 @njit(**INNER)
 def _each_turn(size, level, bits, gap, signs, sign, tile):
-    """Apply some levels, then signs, then the same levels."""
+    """Apply levels, then signs, then the same levels."""
     step = np.int64(1) << level
     stride = address(step, gap) if level > 0 else np.int64(LANES)
     for block in range(0, np.int64(1) << bits, step << size):

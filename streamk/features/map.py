@@ -56,7 +56,7 @@ def width_of(features: int) -> int:
 def exponents_of(kernels: tuple[Kernel, ...], bandwidth: float | None) -> tuple[float, ...]:
     """Return, for each family of directions in use, the power of the field count that scales its inputs.
 
-    With a given bandwidth, inputs are not divided; without, those of an event are divided by ``√d`` for
+    With a bandwidth, inputs are not divided; without, those of an event are divided by ``√d`` for
     normal directions and by ``d`` for Cauchy ones, with ``d`` the fields present in the event.
 
     Examples
@@ -118,7 +118,7 @@ class FeatureMap:
     slots
         Slots of the first segment of structured directions; None for keyed and dense ones.
     sections
-        Parts with their own scales, inputs and growth; None for none.
+        Parts with separate scales, inputs and growth; None for none.
     """
 
     def __init__(
@@ -191,10 +191,10 @@ class FeatureMap:
         width, kernels = self.width, self.kernels
         spans = np.arange(width) // SPAN
         block, half = spans // 2, spans % 2
-        own = 2 * (block // len(kernels)) + half  # index of the span among those of its kernel
-        scales = np.asarray(self.scales, dtype=np.float64)[own % len(self.scales)]
+        indices = 2 * (block // len(kernels)) + half  # index of the span among those of its kernel
+        scales = np.asarray(self.scales, dtype=np.float64)[indices % len(self.scales)]
         if self.sections is not None:
-            scales = self.sections.scales_at(np.arange(width), own)
+            scales = self.sections.scales_at(np.arange(width), indices)
         bandwidths = (self.bandwidth or 1.0) * scales
         pair, second = np.arange(width), np.zeros(width, dtype=bool)
         if self.slots is not None:
@@ -257,7 +257,7 @@ class FeatureMap:
         return self.source is None or (self.slots is not None and bool((rows.keys > MOST_SLOTS).any()))
 
     def frequencies(self, keys: NDArray[np.uint64], inputs: slice, tile: slice) -> Floats:
-        """Return the frequencies of some inputs (a slice of ``keys``) in one tile of whole blocks."""
+        """Return the frequencies of inputs (a slice of ``keys``) in one tile of whole blocks."""
         if self._held is not None and np.array_equal(self._held[0], keys):
             return self._held[1][inputs, tile]
         return self._generate(keys[inputs], tile)

@@ -54,19 +54,19 @@ def fill(e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.floa
 
 
 @njit(nogil=True, **ENTRY)
-def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):
+def _featurize_tiles(source, features, inputs, keys, counts, amplitude, phi):
     """Run ``featurize`` on as many rows at once as the cache can hold.
 
     Returns 0, or the number of frequencies of a row that does not fit the cache.
     """
-    room = room_for_row(source, found)
+    room = room_for_row(source, keys)
     if room > features.frequencies.shape[0]:
         return room
-    rows, tile = found.shape[0], rows_at_once(room, found, features.frequencies)
+    rows, tile = keys.shape[0], rows_at_once(room, keys, features.frequencies)
     for start in range(0, rows, tile):
         stop = min(rows, start + tile)
         featurize(
-            source, features, inputs[:, start:stop], found[start:stop], counts[start:stop], amplitude,
+            source, features, inputs[:, start:stop], keys[start:stop], counts[start:stop], amplitude,
             phi[start:stop],
         )  # fmt: skip
     return 0
@@ -76,8 +76,8 @@ def fill_here(
     e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.float32, phi: Floats
 ) -> None:
     """Fill ``phi`` (n, width) with the features of rows, on this thread with the map's cache."""
-    scaled, found, counts = scale_rows(rows, statistics, e.exponents)
-    while room := _featurize_tiles(e.source, e.record, scaled, found, counts, amplitude, phi):
+    scaled, keys, counts = scale_rows(rows, statistics, e.exponents)
+    while room := _featurize_tiles(e.source, e.record, scaled, keys, counts, amplitude, phi):
         e.make_room(room)
     if e.cache.counts[1]:
         e.make_room()
@@ -142,13 +142,13 @@ def _fill_by_rows(
 def _fill_by_columns(
     e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.float32, out: Floats
 ) -> None:
-    scaled, found, counts = scale_rows(rows, statistics, e.exponents)
-    keys, place = np.unique(found, return_inverse=True)
-    where = place.reshape(found.shape).astype(np.int32)
-    e.hold_frequencies(keys)
+    scaled, keys, counts = scale_rows(rows, statistics, e.exponents)
+    distinct, place = np.unique(keys, return_inverse=True)
+    where = place.reshape(keys.shape).astype(np.int32)
+    e.hold_frequencies(distinct)
 
     def fill(tile: slice) -> None:
-        frequencies = np.ascontiguousarray(e.frequencies(keys, slice(None), tile))
+        frequencies = np.ascontiguousarray(e.frequencies(distinct, slice(None), tile))
         waves = np.ascontiguousarray(e.waves[:, tile])
         runs = e.runs_in(tile)
         used = min(e.features, tile.stop) - tile.start
@@ -161,7 +161,7 @@ def _fill_by_columns(
 
         on_threads(work, slices(len(out), _ROWS))
 
-    for tile in _tiles(e.width, len(keys)):
+    for tile in _tiles(e.width, len(distinct)):
         fill(tile)
 
 

@@ -25,15 +25,15 @@ _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
 
-def distinct_inputs(found: NDArray[np.uint64], scaled: Floats) -> tuple[NDArray[np.uint64], Floats]:
-    """Return the distinct keys of some rows, ascending, and the rows by key, ``(families, n, keys)``.
+def distinct_inputs(keys: NDArray[np.uint64], scaled: Floats) -> tuple[NDArray[np.uint64], Floats]:
+    """Return the distinct keys of rows, ascending, and the rows by key, ``(families, n, keys)``.
 
     Key 0 is no input.
     """
-    distinct, place = np.unique(found, return_inverse=True)
+    distinct, place = np.unique(keys, return_inverse=True)
     families, rows, _ = scaled.shape
     dense = np.zeros((families, rows, len(distinct)), dtype=np.float32)
-    dense[:, np.arange(rows)[:, None], place.reshape(found.shape)] = scaled
+    dense[:, np.arange(rows)[:, None], place.reshape(keys.shape)] = scaled
     present = slice(1 if len(distinct) and distinct[0] == 0 else 0, None)
     return distinct[present], np.ascontiguousarray(dense[:, :, present])
 
@@ -57,7 +57,7 @@ def tiles_of(start: int, stop: int) -> list[slice]:
 
 
 def total(parts: Iterable[Floats]) -> Floats:
-    """Return the sum of some arrays, in their order."""
+    """Return the sum of arrays, in their order."""
     first, *others = parts
     result = first
     for part in others:

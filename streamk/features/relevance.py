@@ -9,7 +9,7 @@ directions in which predictions change. Features of ``T z`` instead of ``z`` emp
 
 ``d`` is the number of inputs of an event; the trace is weighted by the variances of one-hot inputs, so that
 the size of distances does not change. ``D = diag(M)^½`` uses squared effects, so inputs with noisy effects
-get almost no relevance. Gradients, of standardised targets, are finite differences at one event of some
+get almost no relevance. Gradients, of standardised targets, are finite differences at one event of a few
 dozens. They are weighted by exchange tests (:mod:`streamk.features.exchange`): ``M`` becomes ``√ρ M √ρ``. An
 input that never changed has no relevance.
 
@@ -61,7 +61,7 @@ def no_relevance() -> tuple[Array, Array, Floats, Floats]:
 
 
 def pool_gaps(gaps: Array, columns: list[int], others: Array) -> None:
-    """Merge the last values of another learner, and its gaps where they are smaller, in some columns."""
+    """Merge the last values of another learner, and its gaps where they are smaller, in ``columns``."""
     known = others[GAP] > 0.0
     mine = gaps[GAP, columns]
     gaps[:GAP, columns] = others[:GAP]
@@ -69,7 +69,7 @@ def pool_gaps(gaps: Array, columns: list[int], others: Array) -> None:
 
 
 def transform_of(
-    found: Array,
+    outer: Array,
     fields: Array,
     uses: tuple[Array, Array],
     variances: tuple[Array, Array],
@@ -80,25 +80,25 @@ def transform_of(
 
     Parameters
     ----------
-    found
+    outer
         ``M`` of the inputs with a column.
     fields
         Replaces the diagonal of ``M`` for inputs without a column, by field.
     uses
         Of the inputs with a column, and of the fields.
     variances
-        Of the inputs with a column, and of the rest of each field.
+        Of the inputs with a column, and of the remainder of each field.
     present
         Mean number of fields of an event.
     whole
         Whether ``T`` is a full matrix.
     """
-    used = slice(1, 1 + len(found))
+    used = slice(1, 1 + len(outer))
     transform, factors = np.eye(MOST), np.ones(FIELDS)
-    largest = max(found.diagonal().max(initial=0.0), fields.max(initial=0.0))
+    largest = max(outer.diagonal().max(initial=0.0), fields.max(initial=0.0))
     if largest > _LEAST:
-        worth, of_fields = np.sqrt(found.diagonal() / largest), fields * fields / largest
-        sharp = worth[:, None] * found * worth
+        worth, of_fields = np.sqrt(outer.diagonal() / largest), fields * fields / largest
+        sharp = worth[:, None] * outer * worth
         total = max(float(sharp.diagonal() @ variances[0] + of_fields @ variances[1]), _LEAST * largest)
         floor = _MIXED * uses[0]
         mixed = (1.0 - _MIXED) * present / total * sharp + np.diag(floor)
@@ -134,17 +134,17 @@ def transform_row(sections, scratch, i):
     """
     gets_column = False
     if sections is not None:
-        inputs, found, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
+        inputs, keys, of, count = scratch.inputs, scratch.keys, scratch.slots, scratch.counts[i]
         columns, places, transforms = sections.columns, sections.places, sections.transforms
         families = inputs.shape[0] // (1 + transforms.shape[0])
         known, fields = np.empty(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
         whole = np.empty(MOST, dtype=np.float32)
         for j in range(count):
-            column = column_of(columns, places, found[i, j], False)
+            column = column_of(columns, places, keys[i, j], False)
             gets_column |= column == 0 and has_room(columns, of[i, j])
             known[j] = column if column < transforms.shape[1] else 0
             if known[j] == 0:
-                tag = tag_of(of[i, j], found[i, j])
+                tag = tag_of(of[i, j], keys[i, j])
                 fields[j] = column_of(sections.field_tags, sections.field_places, tag, False)
         for q in range(transforms.shape[0]):
             for k in range(families):
@@ -153,7 +153,7 @@ def transform_row(sections, scratch, i):
                 for j in range(count):
                     alone = sections.factors[q, fields[j]] * inputs[k, i, j]
                     inputs[to, i, j] = whole[known[j]] if known[j] > 0 else alone
-                for j in range(count, found.shape[1]):
+                for j in range(count, keys.shape[1]):
                     inputs[to, i, j] = np.float32(0.0)
     return gets_column
 
@@ -162,12 +162,12 @@ def transform_row(sections, scratch, i):
 def add_gradients(sections, slopes, scratch, i, weight):
     """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments, and count."""
     if sections is not None:
-        found, count = scratch.keys, scratch.counts[i]
+        keys, count = scratch.keys, scratch.counts[i]
         sections.moments[0, 0] += weight
         for j in range(count):
-            c = column_of(sections.columns, sections.places, found[i, j], False)
+            c = column_of(sections.columns, sections.places, keys[i, j], False)
             for m in range(count):
-                d = column_of(sections.columns, sections.places, found[i, m], False)
+                d = column_of(sections.columns, sections.places, keys[i, m], False)
                 if 0 < c < MOST and 0 < d < MOST:
                     for k in range(slopes.shape[1]):
                         sections.moments[c, d] += weight * slopes[j, k] * slopes[m, k]
@@ -177,11 +177,11 @@ def add_gradients(sections, slopes, scratch, i, weight):
 def follow_gaps(sections, rows, r, scratch, i):
     """Update gaps and last values by row ``r``; row ``i`` of ``scratch`` is its scaled form."""
     if sections is not None and sections.learned:
-        inputs, found, count, unit = scratch.inputs, scratch.keys, scratch.counts[i], scratch.units[i]
+        inputs, scaled_keys, count, unit = scratch.inputs, scratch.keys, scratch.counts[i], scratch.units[i]
         slots, keys, values = rows
         shared, gaps, scaled_to = min(r, slots.shape[0] - 1), sections.gaps, np.zeros(MOST)
         for j in range(count):  # inputs that are 0 are not listed
-            c = column_of(sections.columns, sections.places, found[i, j], False)
+            c = column_of(sections.columns, sections.places, scaled_keys[i, j], False)
             if 0 < c < MOST:
                 scaled_to[c] = np.float64(inputs[0, i, j]) / unit
         for j in range(slots.shape[1]):

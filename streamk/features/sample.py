@@ -49,7 +49,7 @@ class SampleRecord(NamedTuple):
 class Sampled(NamedTuple):
     """Events of a sample: encoded rows, label history ``(n, 64)``, targets and weights ``(2, n)``.
 
-    ``outcomes`` ``(2, n)`` holds predictions and targets as given, for regression; the targets of ``goal``
+    ``outcomes`` ``(2, n)`` holds predictions and original targets, for regression; the targets of ``goal``
     are those learned, which may be limited.
     """
 
@@ -62,7 +62,7 @@ class Sampled(NamedTuple):
         return int(self.goal.shape[1])
 
     def select(self, events: Places) -> Sampled:
-        """Return some of the events."""
+        """Return the events at these places."""
         return Sampled(
             self.rows.select(events), self.labels[events], self.goal[:, events], self.outcomes[:, events]
         )
@@ -162,7 +162,7 @@ def _arrays(inputs: EncodedRows | SampleRecord) -> list[AnyArray]:
 def sample_event(sections, rows, r, phi, i, events, noted):
     """Store row ``r``, with columns in row ``i`` of ``phi``, as the event after so many.
 
-    ``noted`` are the learned target, the weight, the prediction, and the target as given.
+    ``noted`` are the learned target, the weight, the prediction, and the original target.
     """
     if sections is not None and sections.learned and _inputs_of(rows, r) <= WIDTH:
         sample = sections.sample

@@ -3,7 +3,7 @@
 A number has a *slot*, its position among the numbers learned. The frequencies of a block of ``n = 2^k``
 slots are the rows of ``H D₁ H D₂ H D₃`` (:mod:`streamk.features.hadamard`): three random signs a slot where
 a Gaussian matrix needs ``n`` normals, and ``3 log₂ n`` additions a projection where it needs ``n``
-products. The rows have the length ``n^{3/2}``; times ``χ_n √a/n^{3/2}`` they have that of the kernel's own
+products. The rows have the length ``n^{3/2}``; times ``χ_n √a/n^{3/2}`` they have that of the kernel's
 frequencies, so only the angles between them differ from those of independent draws.
 
 One projection serves several features: a cosine and a sine (a phase and the same less a quarter turn) at
@@ -11,7 +11,7 @@ every scale of the bandwidth. With ``C`` features a projection (*copies*), those
 ``16 C ⌊p/16⌋ + 16 c + p mod 16``, so each group of sixteen is one vector, and every 32 features have a scale.
 
 Slots are in *segments*. The first has as many slots as the first event has numbers, rounded up to a power of
-two. When there are more names, another segment as large as all before is added, with its own signs. Existing
+two. When there are more names, another segment as large as all before is added, with separate signs. Existing
 slots keep their frequencies, so the features of earlier events do not change.
 
 Categories have no slots: their frequencies are keyed (:mod:`streamk.vector.angles`) and added to the angles.

@@ -82,14 +82,14 @@ def sketch_of(
 
 
 @both(nogil=True)
-def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):
+def tensor_sketch(source, inputs, keys, counts, features, amplitude, phi):
     """Fill ``phi`` with the features of rows of scaled inputs.
 
     Parameters
     ----------
     source
         The tables.
-    inputs, found, counts
+    inputs, keys, counts
         Nonzero inputs, first in their row ``(n, w)``, their keys, and their number.
     features, amplitude
         ``φᵀφ`` estimates ``amplitude² · features/2`` times the kernel.
@@ -108,7 +108,7 @@ def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):
     for i in range(counts.shape[0]):
         for s in range(scales):
             for d in range(degree):
-                _count_sketch(source, s, d, inputs, found, i, counts[i], real)
+                _count_sketch(source, s, d, inputs, keys, i, counts[i], real)
                 imaginary[:] = np.float32(0.0)
                 _transform(real, imaginary, source.cosines, source.sines, work)
                 for t in range(half + 1):
@@ -127,7 +127,7 @@ def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):
 
 
 @njit(**INNER)
-def _count_sketch(source, s, d, inputs, found, i, count, cells):
+def _count_sketch(source, s, d, inputs, keys, i, count, cells):
     """Fill ``cells`` with the count sketch of a row and the constant."""
     cells[:] = np.float32(0.0)
     mask = np.uint64(cells.shape[0] - 1)
@@ -135,7 +135,7 @@ def _count_sketch(source, s, d, inputs, found, i, count, cells):
     for j in range(count + 1):
         value, name = source.constant, CONSTANT_KEY
         if j < count:
-            value, name = inputs[i, j] * source.gains[s], found[i, j]
+            value, name = inputs[i, j] * source.gains[s], keys[i, j]
         word = stream_key(key, name)
         cells[word & mask] += -value if word >> np.uint64(63) else value
     for t in range(cells.shape[0]):

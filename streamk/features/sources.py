@@ -30,7 +30,7 @@ def featurize(*arguments: object) -> None:
         See the module.
     features
         The :class:`streamk.features.map.MapRecord`, with a table large enough for the inputs.
-    inputs, found, counts
+    inputs, keys, counts
         Nonzero inputs, first in their row, ``(families, n, w)`` float32; their keys, ``(n, w)`` uint64; their
         number, ``(n,)``.
     amplitude
@@ -78,31 +78,31 @@ def rows_at_once(needed, keys, frequencies):
 
 
 @overload(featurize, jit_options=INNER)
-def _featurize(source, features, inputs, found, counts, amplitude, phi):
+def _featurize(source, features, inputs, keys, counts, amplitude, phi):
     if isinstance(source, types.NoneType):
         return _keyed
     return {Structured: _structured, Sketch: _sketch}[source.instance_class]
 
 
-def _keyed(source, features, inputs, found, counts, amplitude, phi):
-    where = np.empty(found.shape, dtype=np.int32)
-    frequency_rows(features, found, where)
+def _keyed(source, features, inputs, keys, counts, amplitude, phi):
+    where = np.empty(keys.shape, dtype=np.int32)
+    frequency_rows(features, keys, where)
     fill_angles(inputs, where, counts, features.frequencies, features.waves, features.runs, phi)
     activate(features.kind, amplitude, phi, counts.shape[0], features.features)
 
 
-def _structured(source, features, inputs, found, counts, amplitude, phi):
+def _structured(source, features, inputs, keys, counts, amplitude, phi):
     rows, waves = counts.shape[0], features.waves
-    keyed = _without_slots(inputs, found, counts)
+    keyed = _without_slots(inputs, keys, counts)
     if keyed[2].max() > 0:
-        where = np.empty(found.shape, dtype=np.int32)
+        where = np.empty(keys.shape, dtype=np.int32)
         frequency_rows(features, keyed[1], where)
         fill_angles(keyed[0], where, keyed[2], features.frequencies, waves, features.runs, phi)
         begin = False
     else:
         begin = True
     final = amplitude if features.kind == COSINE else np.float32(0.0)
-    projected = add_projections(source, inputs[0], found, counts, begin, waves, final, phi)
+    projected = add_projections(source, inputs[0], keys, counts, begin, waves, final, phi)
     if begin and not projected:
         for i in range(rows):
             for f in range(phi.shape[1]):
@@ -115,18 +115,18 @@ def _structured(source, features, inputs, found, counts, amplitude, phi):
         activate(features.kind, amplitude, phi, rows, features.features)
 
 
-def _sketch(source, features, inputs, found, counts, amplitude, phi):
-    tensor_sketch(source, inputs[0], found, counts, features.features, amplitude, phi)
+def _sketch(source, features, inputs, keys, counts, amplitude, phi):
+    tensor_sketch(source, inputs[0], keys, counts, features.features, amplitude, phi)
 
 
 @njit(**INNER)
-def _without_slots(inputs, found, counts):
+def _without_slots(inputs, keys, counts):
     """Return the inputs without a slot, their keys (0 after the last), and their number."""
-    values, keys = np.zeros_like(inputs), np.zeros_like(found)
+    values, unslotted = np.zeros_like(inputs), np.zeros_like(keys)
     kept = np.zeros_like(counts)
     for i in range(counts.shape[0]):
         for j in range(counts[i]):
-            if found[i, j] > MOST_SLOTS:
-                values[0, i, kept[i]], keys[i, kept[i]] = inputs[0, i, j], found[i, j]
+            if keys[i, j] > MOST_SLOTS:
+                values[0, i, kept[i]], unslotted[i, kept[i]] = inputs[0, i, j], keys[i, j]
                 kept[i] += 1
-    return values, keys, kept
+    return values, unslotted, kept

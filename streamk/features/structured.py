@@ -85,14 +85,14 @@ def by_rows(source, s, features, rows):
 
 
 @both()
-def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi):
+def add_projections(source, inputs, keys, counts, begin, waves, amplitude, phi):
     """Add the projections of rows of scaled inputs to their angles, and take the cosines.
 
     Parameters
     ----------
     source
         The tables.
-    inputs, found, counts
+    inputs, keys, counts
         Nonzero inputs, first in their row ``(n, w)``, their keys, and their number. A key up to the number of
         slots is a slot, counted from 1; others are ignored.
     begin, waves, amplitude
@@ -110,10 +110,10 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
     count = source.segments.shape[0]
     last = -1
     for s in range(count):
-        if _any_in(source, s, found, counts):
+        if _any_in(source, s, keys, counts):
             last = s
     for s in range(last + 1):
-        if s != last and not _any_in(source, s, found, counts):
+        if s != last and not _any_in(source, s, keys, counts):
             continue
         low = np.uint64(source.segments[s, FIRST] + 1)
         groups = groups_in(source, s)
@@ -126,22 +126,22 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
             for i in range(rows):
                 row[:] = np.float32(0.0)
                 for j in range(counts[i]):
-                    if found[i, j] - low < np.uint64(n):
-                        row[found[i, j] - low] = inputs[i, j]
+                    if keys[i, j] - low < np.uint64(n):
+                        row[keys[i, j] - low] = inputs[i, j]
                 project_row(source, s, row, tile, finish, flat, i * width)
         else:
             spread = empty_aligned(tile_size(groups))
             for start in range(0, rows, LANES):
                 spread[:] = np.float32(0.0)
                 lanes = min(LANES, rows - start)
-                _fill_tile(inputs, found, counts, start, lanes, low, np.uint64(n), np.uint64(gap), spread)
+                _fill_tile(inputs, keys, counts, start, lanes, low, np.uint64(n), np.uint64(gap), spread)
                 project_tile(source, s, spread, tile, finish, Target(flat, start * width, width, lanes))
         begin = False
     return last >= 0
 
 
 @njit(**INNER)
-def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):
+def _fill_tile(inputs, keys, counts, start, lanes, low, n, gap, tile):
     """Write up to sixteen rows into a tile of zeros: the inputs with keys ``low … low + n − 1``."""
     fields = counts[start]
     alike = fields >= LANES
@@ -149,11 +149,11 @@ def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):
         alike &= counts[i] == fields
         if alike:
             for j in range(fields):
-                alike &= found[i, j] == found[start, j]
+                alike &= keys[i, j] == keys[start, j]
     if alike:
         places = np.empty(fields, dtype=np.int64)
         for j in range(fields):
-            slot = min(found[start, j] - low, n)  # n: the spare vector
+            slot = min(keys[start, j] - low, n)  # n: the spare vector
             places[j] = address(np.int64(slot), np.int64(gap))
         for j in range(0, fields, LANES):
             column = min(j, fields - LANES)
@@ -162,25 +162,25 @@ def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):
     for lane in range(lanes):
         i = start + lane
         for j in range(counts[i]):
-            slot = found[i, j] - low
+            slot = keys[i, j] - low
             if slot < n:
                 tile[(slot + (slot >> gap)) * np.uint64(LANES) + np.uint64(lane)] = inputs[i, j]
 
 
 @njit(**INNER)
-def _any_in(source, s, found, counts):
+def _any_in(source, s, keys, counts):
     low = np.uint64(source.segments[s, FIRST] + 1)
     n = np.uint64(1) << np.uint64(groups_in(source, s).sum())
     for i in range(counts.shape[0]):
         for j in range(counts[i]):
-            if found[i, j] - low < n:
+            if keys[i, j] - low < n:
                 return True
     return False
 
 
 @both(nogil=True)
 def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, out, to):
-    """Write the features of some rows of a matrix, with all slots in the first segment.
+    """Write the features of rows of a matrix, with all slots in the first segment.
 
     Parameters
     ----------

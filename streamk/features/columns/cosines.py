@@ -1,6 +1,6 @@
 """Columns of random features: those of every part, behind its plain columns and those of the labels.
 
-A part of the map has its own scales and inputs (:mod:`streamk.features.sections`), and experts use whole
+A part of the map has separate scales and inputs (:mod:`streamk.features.sections`), and experts use whole
 parts, halves of them, or a part with its plain columns. Least squares, projections and the subspace all read
 these columns in place, so they are copied once for all experts.
 

@@ -50,13 +50,13 @@ def moved_products(places: Integers) -> Integers:
     >>> moved_products(np.array([0, 2, 1, *range(3, 13)]))[:6].tolist()  # 1, z₁, z₁², z₂, z₁z₂, z₂²
     [0, 3, 5, 1, 4, 2]
     """
-    found = np.full(QUADRATIC, -1)
+    moved = np.full(QUADRATIC, -1)
     for b in range(1 + INPUTS):
         for a in range(b + 1):
             low, high = sorted((int(places[a]), int(places[b])))
             if low >= 0 and high <= INPUTS:
-                found[_place(a, b)] = _place(low, high)
-    return found
+                moved[_place(a, b)] = _place(low, high)
+    return moved
 
 
 def _place(a: int, b: int) -> int:
