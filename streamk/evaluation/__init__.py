@@ -1,6 +1,6 @@
 """Prequential evaluation and metrics: every event is first predicted, then scored, then learned.
 
-:func:`replay` compares models on a stream and returns :class:`Results`. A streamk learner uses its own
+:func:`replay` compares models on a stream and returns :class:`Results`. A streamk learner uses its
 compiled pass, whose predictions are those of a loop over events; other models predict event by event. A
 metric is a formula over running sums (:mod:`streamk.evaluation.metric`); others are windows, slices,
 confidence intervals, comparisons of contenders and drift alarms.

@@ -15,7 +15,7 @@ from streamk.evaluation.metric import TASKS
 
 
 class Table(NamedTuple):
-    """Probabilities of some events: a column a label, ``rows`` being ``(n, K)``."""
+    """Probabilities of events: a column a label, ``rows`` being ``(n, K)``."""
 
     labels: Sequence[object]
     rows: Array
@@ -98,12 +98,12 @@ class LearnerAdapter(ModelAdapter):
 
     def answer_many(self, xs: EventChunk, ys: Sequence[object]) -> Table | Array:
         """Predict and learn through the learner's compiled pass, without a dict an event."""
-        found: Array
+        answers: Array
         if xs.matrix is not None:
-            found = self.learner._predict_learn(xs.matrix, ys, names=xs.names)
+            answers = self.learner._predict_learn(xs.matrix, ys, names=xs.names)
         else:
-            found = self.learner._predict_learn(list(xs.events), ys)
-        return Table(self.learner.labels, found) if self._classes else found
+            answers = self.learner._predict_learn(list(xs.events), ys)
+        return Table(self.learner.labels, answers) if self._classes else answers
 
 
 _TRUTHS: dict[object, bool] = {  # labels that say themselves which of two classes they are; 1 is True, too
@@ -130,20 +130,20 @@ class RiverAdapter(ModelAdapter):
         """Return a dict of probabilities, or a number."""
         if self._proba:
             try:
-                found = self.model.predict_proba_one(x)
+                probabilities = self.model.predict_proba_one(x)
             except NotImplementedError:
                 self._proba = False
             else:
-                return self._given(found) if self._binary else found
-        found = self.model.predict_one(x)
+                return self._relabelled(probabilities) if self._binary else probabilities
+        prediction = self.model.predict_one(x)
         if self._classes:
-            found = {} if found is None else {found: 1.0}
-            return self._given(found) if self._binary else found
-        return 0.0 if found is None else float(found)
+            prediction = {} if prediction is None else {prediction: 1.0}
+            return self._relabelled(prediction) if self._binary else prediction
+        return 0.0 if prediction is None else float(prediction)
 
-    def _given(self, found: dict[Any, float]) -> dict[Any, float]:
+    def _relabelled(self, probabilities: dict[Any, float]) -> dict[Any, float]:
         """Return probabilities by the labels of the stream; a class that has not come is a boolean still."""
-        return {self._labels.get(truth, truth): p for truth, p in found.items()}
+        return {self._labels.get(truth, truth): p for truth, p in probabilities.items()}
 
     def learn(self, x: Event, y: object) -> None:
         """Learn one event.

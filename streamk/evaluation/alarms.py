@@ -8,11 +8,11 @@ import numpy as np
 
 from streamk.arrays import Array
 
-_TOGETHER = 10  # losses whose mean ADWIN is given
+_TOGETHER = 10  # losses whose mean ADWIN takes
 
 
 class Alarms:
-    """Events after which the mean loss was found to have risen.
+    """Events after which a rise of the mean loss was detected.
 
     Losses of numbers become ``|e| / (|e| + s)``, ``s`` being the mean of the first ten that are not all 0:
     ADWIN takes values between 0 and 1.

@@ -20,9 +20,9 @@ def decisions(probabilities: Array) -> Integers:
     >>> decisions(np.array([[0.2, 0.4, 0.4], [0.0, 0.0, 0.0], [np.nan, 1.0, 0.0]]))
     array([ 1, -1, -1])
     """
-    found: Integers = np.empty(len(probabilities), np.int64)
-    decide_rows(np.ascontiguousarray(probabilities, np.float64), found)
-    return found
+    predicted: Integers = np.empty(len(probabilities), np.int64)
+    decide_rows(np.ascontiguousarray(probabilities, np.float64), predicted)
+    return predicted
 
 
 @njit(**ENTRY, nogil=True)
@@ -52,7 +52,7 @@ def decide_rows(probabilities, predicted):
 
 
 @njit(**ENTRY, nogil=True)
-def count(targets, probabilities, predicted, edges, fine, counts, bins, own, squares):
+def count(targets, probabilities, predicted, edges, fine, counts, bins, likelihoods, squares):
     """Count events with a prediction; fill in the probabilities of their targets, and squared errors.
 
     Parameters
@@ -63,7 +63,7 @@ def count(targets, probabilities, predicted, edges, fine, counts, bins, own, squ
         Of the bins of the top probability, upper ones but the last; steps of a probability.
     counts, bins
         ``(C, 1 + C)`` with ``C`` not below ``K`` and any target, and ``(3, bins)``; added to.
-    own, squares
+    likelihoods, squares
         ``(m,)`` and ``(m, C)`` of the rows with a prediction, the first within bounds; filled in.
     """
     at, classes = 0, counts.shape[0]
@@ -72,13 +72,13 @@ def count(targets, probabilities, predicted, edges, fine, counts, bins, own, squ
         counts[target, answer + 1] += 1
         if answer < 0:
             continue
-        given = min(probabilities.shape[1], classes)
+        width = min(probabilities.shape[1], classes)
         for k in range(classes):
-            p = probabilities[row, k] if k < given else 0.0
+            p = probabilities[row, k] if k < width else 0.0
             error = p - 1.0 if k == target else p
             squares[at, k] = error * error
-        p = probabilities[row, target] if target < given else 0.0
-        own[at] = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+        p = probabilities[row, target] if target < width else 0.0
+        likelihoods[at] = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
         top = min(probabilities[row, answer], 1.0)
         place = np.searchsorted(edges, top)
         bins[0, place] += 1

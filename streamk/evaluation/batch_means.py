@@ -61,8 +61,8 @@ class BatchMeans:
 
     def means(self) -> Array:
         """Return the mean of every full unit."""
-        found: Array = self._sums[: self.events // self.length] / self.length
-        return found
+        averages: Array = self._sums[: self.events // self.length] / self.length
+        return averages
 
     def mean(self) -> float:
         """Return the mean of all events, 0 if there were none."""

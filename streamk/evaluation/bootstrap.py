@@ -10,7 +10,7 @@ block bootstrap*:
    The standard error of the mean is ``s = √(n/(n − b) · mean of (Σ_block e)²/b / n) / (1 − ρ)``.
 3. ``m = n/b`` blocks are drawn 999 times, and each time the deviation of their mean is divided by its own
    standard error. The quantiles of these times ``s`` are the ends of the interval ([^3]). Plain percentiles
-   would be too narrow, since 30 blocks estimate their own spread poorly; so would the standard error of a
+   would be too narrow, since 30 blocks estimate their spread poorly; so would the standard error of a
    draw without the few nonzero blocks, and ``1/m`` of its square is therefore that of all blocks.
 
 Intervals of 90 % covered the true mean in 90 to 92 % of streams of 20,000 events that are independent,
@@ -79,8 +79,8 @@ def spread(means: Array) -> Spread:
     Examples
     --------
     >>> import numpy as np
-    >>> found = spread(np.random.default_rng(1).normal(size=100))
-    >>> found.drawn, round(found.error, 4)
+    >>> estimate = spread(np.random.default_rng(1).normal(size=100))
+    >>> estimate.drawn, round(estimate.error, 4)
     (20, 0.0737)
     """
     deviations = means - means.mean()
@@ -102,9 +102,9 @@ def _carried(deviations: Array) -> float:
     squares = float((deviations * deviations).sum())
     if squares == 0.0:
         return 0.0
-    found = float((deviations[1:] * deviations[:-1]).sum()) / squares
-    found += (1.0 + 3.0 * found) / len(deviations)  # bias of the estimate (Kendall 1954)
-    return min(max(found, 0.0), _MOST_CARRIED)
+    correlation = float((deviations[1:] * deviations[:-1]).sum()) / squares
+    correlation += (1.0 + 3.0 * correlation) / len(deviations)  # bias of the estimate (Kendall 1954)
+    return min(max(correlation, 0.0), _MOST_CARRIED)
 
 
 def interval(
@@ -129,8 +129,8 @@ def interval(
     >>> import numpy as np
     >>> units = BatchMeans()
     >>> units.add((np.random.default_rng(1).random(20_000) < 0.8).astype(float))
-    >>> found = interval(units)
-    >>> found.low < 0.8 < found.high, found.high - found.low < 0.012
+    >>> accuracy = interval(units)
+    >>> accuracy.low < 0.8 < accuracy.high, accuracy.high - accuracy.low < 0.012
     (True, True)
     """
     if not 0.0 < level < 1.0:
@@ -138,23 +138,23 @@ def interval(
     means = units.means()
     if len(means) < FEWEST or not np.isfinite(means).all():
         return None
-    found = spread(means)
+    estimate = spread(means)
     tail = (1.0 - level) / 2.0
-    low, high = np.quantile(_studentised(found), [tail, 1.0 - tail])
+    low, high = np.quantile(_studentised(estimate), [tail, 1.0 - tail])
     mean = units.mean()
-    ends = mean - float(high) * found.error, mean - float(low) * found.error
+    ends = mean - float(high) * estimate.error, mean - float(low) * estimate.error
     if within is not None:
         ends = max(ends[0], within[0]), min(ends[1], within[1])
     return Interval(mean, *ends, level)
 
 
-def _studentised(found: Spread) -> Array:
-    count, drawn = len(found.blocks), found.drawn
-    overall = float(found.blocks.var())
+def _studentised(estimate: Spread) -> Array:
+    count, drawn = len(estimate.blocks), estimate.drawn
+    overall = float(estimate.blocks.var())
     if overall == 0.0:
         return np.zeros(DRAWS)
     places = (uniforms(_KEY, DRAWS * drawn) * count).astype(np.int64)
-    blocks = found.blocks[places.reshape(DRAWS, drawn)]
+    blocks = estimate.blocks[places.reshape(DRAWS, drawn)]
     variances = (1.0 - 1.0 / drawn) * blocks.var(axis=1, ddof=1) + overall / drawn
     ratios: Array = blocks.mean(axis=1) * np.sqrt(drawn / variances)
     return ratios

@@ -71,6 +71,6 @@ class EventChunk:
         if self.matrix is not None and self.names is not None:
             if name not in self.names:
                 return [None] * len(self)
-            found: list[object] = self.matrix[:, list(self.names).index(name)].tolist()
-            return found
+            values: list[object] = self.matrix[:, list(self.names).index(name)].tolist()
+            return values
         return [x.get(name) for x in self.events]

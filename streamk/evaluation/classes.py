@@ -25,7 +25,7 @@ class ClassSums(Sums):
     Classes are codes 0, 1, …; a class counts from the first event that has it as target or gives it a
     probability above 0. The decision is the first of the most probable classes. A row without a probability
     above 0, or with one that is no finite number, is *no prediction*: it counts as wrong, and is not part of
-    log loss, Brier score, calibration and AUC. AUC of several classes is the mean of each against the rest.
+    log loss, Brier score, calibration and AUC. AUC of several classes is the mean of each against all others.
 
     Parameters
     ----------
@@ -118,9 +118,11 @@ class ClassSums(Sums):
         self._grow(max(1 + int(targets.max()), used))
         self.events += len(targets)
         self.unchanged += int(np.count_nonzero(targets == last))
-        own, squares = np.empty(made), np.empty((made, self.classes))
-        count(targets, probabilities, predicted, _EDGES, _FINE, self._counts, self._bins, own, squares)
-        self._log_loss.add(-np.log(own))
+        likelihoods, squares = np.empty(made), np.empty((made, self.classes))
+        count(
+            targets, probabilities, predicted, _EDGES, _FINE, self._counts, self._bins, likelihoods, squares
+        )
+        self._log_loss.add(-np.log(likelihoods))
         self._squares.add(squares.reshape(-1))
         if self._ranks.size:
             count_cells(targets, probabilities, predicted, self._ranks)
@@ -224,11 +226,11 @@ class ClassSums(Sums):
     def auc(self) -> tuple[float, float]:
         """Return the AUC, and how wrong the grid of scores can have made it at most."""
         chosen = self._ranks[1:] if self.classes == 2 else self._ranks
-        areas = [area(own, other) for other, own in chosen]
-        found = [pair for pair in areas if pair[0] == pair[0]]
-        if not found:
+        areas = [area(positives, negatives) for negatives, positives in chosen]
+        known = [pair for pair in areas if pair[0] == pair[0]]
+        if not known:
             return np.nan, np.nan
-        return sum(pair[0] for pair in found) / len(found), sum(pair[1] for pair in found) / len(found)
+        return sum(pair[0] for pair in known) / len(known), sum(pair[1] for pair in known) / len(known)
 
     def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""

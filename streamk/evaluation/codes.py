@@ -36,10 +36,10 @@ class Codes:
         """Return targets as codes, or as an array of numbers."""
         if not self._classes:
             return np.array(targets, dtype=np.float64)
-        found = np.fromiter(map(self.labels.get, targets, repeat(-1)), np.int64, len(targets))
-        if found.min(initial=0) < 0:  # a label is new
-            found[:] = [self._code(label) for label in targets]
-        return found
+        codes = np.fromiter(map(self.labels.get, targets, repeat(-1)), np.int64, len(targets))
+        if codes.min(initial=0) < 0:  # a label is new
+            codes[:] = [self._code(label) for label in targets]
+        return codes
 
     def came(self, target: object) -> None:
         """Set the last label to one that has come."""
@@ -49,12 +49,12 @@ class Codes:
     def of_next(self, targets: Sequence[object]) -> tuple[Any, Any, Any]:
         """Return consecutive targets, the last label before each, and how many labels are known with each."""
         count = len(self.labels)
-        found = self.of(targets)
+        codes = self.of(targets)
         if not self._classes:
-            return found, None, None
-        before = np.concatenate([[self.last], found[:-1]])
-        self.last = int(found[-1])
-        return found, before, np.maximum(np.maximum.accumulate(found + 1), count)
+            return codes, None, None
+        before = np.concatenate([[self.last], codes[:-1]])
+        self.last = int(codes[-1])
+        return codes, before, np.maximum(np.maximum.accumulate(codes + 1), count)
 
     def arranged(self, predictions: Table | Array, known: Any = None) -> Array:
         """Return probabilities with a column for each code.
@@ -66,10 +66,10 @@ class Codes:
         """
         if not isinstance(predictions, Table):  # numbers, or no predicted class at all
             return np.zeros((len(predictions), len(self.labels))) if self._classes else predictions
-        own = [k for k, label in enumerate(predictions.labels) if label in self.labels]
+        kept = [k for k, label in enumerate(predictions.labels) if label in self.labels]
         out = np.zeros((len(predictions.rows), len(self.labels)))
-        out[:, [self.labels[predictions.labels[k]] for k in own]] = predictions.rows[:, own]
-        others = [np.delete(predictions.rows, own, axis=1)] if len(own) < len(predictions.labels) else []
+        out[:, [self.labels[predictions.labels[k]] for k in kept]] = predictions.rows[:, kept]
+        others = [np.delete(predictions.rows, kept, axis=1)] if len(kept) < len(predictions.labels) else []
         if known is not None and len(known) and known[0] < len(self.labels):
             later = np.arange(len(self.labels)) >= known[:, None]
             others.append(np.where(later, out, 0.0))

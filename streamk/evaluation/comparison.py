@@ -145,13 +145,13 @@ def compare(
     means = advantages.means()
     if len(means) < FEWEST or not np.isfinite(means).all():
         return Comparison(*names, None, 1.0, None, None, None)
-    found, p = _tested(means, advantages.mean(), level)
+    advantage, p = _tested(means, advantages.mean(), level)
     bound = next((bound for bound in SURENESS if p < bound), None)
     if bound is None:
-        return Comparison(*names, found, p, None, None, None)
+        return Comparison(*names, advantage, p, None, None, None)
     sure = _sure_since(means, bound)
     ahead = _ahead_since(means, sure)
-    return Comparison(*names, found, p, bound, sure * advantages.length, ahead * advantages.length)
+    return Comparison(*names, advantage, p, bound, sure * advantages.length, ahead * advantages.length)
 
 
 def _tested(means: Array, mean: float, level: float) -> tuple[Interval, float]:
@@ -160,11 +160,11 @@ def _tested(means: Array, mean: float, level: float) -> tuple[Interval, float]:
     Both come from one distribution, Student's t, so the interval excludes 0 exactly if ``p`` is below the
     level.
     """
-    found = spread(means)
-    if found.error == 0.0:
+    estimate = spread(means)
+    if estimate.error == 0.0:
         return Interval(mean, mean, mean, level), float(mean == 0.0)
-    width = float(stdtrit(found.drawn - 1, (1.0 + level) / 2.0)) * found.error
-    p = float(2.0 * stdtr(found.drawn - 1, -abs(mean) / found.error))
+    width = float(stdtrit(estimate.drawn - 1, (1.0 + level) / 2.0)) * estimate.error
+    p = float(2.0 * stdtr(estimate.drawn - 1, -abs(mean) / estimate.error))
     return Interval(mean, mean - width, mean + width, level), p
 
 
@@ -194,9 +194,9 @@ def _sure_since(means: Array, bound: float) -> int:
 def _ahead_since(means: Array, latest: int) -> int:
     """Return the most likely first unit of the lead, not after the latest."""
     count = len(means)
-    rest = np.cumsum(means[::-1])[::-1]  # from each unit to the end
+    sums = np.cumsum(means[::-1])[::-1]  # from each unit to the end
     starts = np.arange(min(count - FEWEST, latest) + 1)
-    weights = np.abs(rest[starts]) * (np.sign(rest[starts]) == np.sign(rest[0])) / np.sqrt(count - starts)
+    weights = np.abs(sums[starts]) * (np.sign(sums[starts]) == np.sign(sums[0])) / np.sqrt(count - starts)
     best = int(np.argmax(weights))
     if not best:
         return 0

@@ -71,7 +71,7 @@ class PendingPrediction(NamedTuple):
 
 
 class RefusedError(ValueError):
-    """An event that learners reject: its row among those given, and the reason."""
+    """An event that learners reject: its row in the chunk, and the reason."""
 
     def __init__(self, row: int, reason: str, key: Hashable = None) -> None:
         super().__init__(f"row {row}: {reason}")
@@ -185,7 +185,7 @@ class Contest:
             start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
 
     def _take(self, xs: EventChunk, ys: Sequence[object], before: int) -> int:
-        given: Json = {}
+        predictions: Json = {}
         refused: RefusedError | None = None
         self._chunks += 1
         timed = _TIMED if self._chunks % _EVERY == 1 else 0  # the same events of every contender
@@ -193,12 +193,12 @@ class Contest:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
             try:
-                found, ends, stopped = self._answers(subject, standing, xs, ys, timed)
+                predicted, ends, stopped = self._answers(subject, standing, xs, ys, timed)
             except Exception as error:
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
             if stopped is not None:
-                if given:  # another has taken it
+                if predictions:  # another has taken it
                     standing.error = f"at event {self.events + stopped.row + 1:,}: {stopped.reason}"
                     continue
                 refused = RefusedError(before + stopped.row, stopped.reason)
@@ -206,22 +206,22 @@ class Contest:
                 if not len(ys):
                     raise refused
             standing.seconds += time.perf_counter() - began
-            given[name] = found, ends
+            predictions[name] = predicted, ends
         targets, last, known = self.codes.of_next(ys)
         slices = None if self.by is None else xs.column(self.by)
-        for name, (found, ends) in given.items():
-            arranged = self.codes.arranged(found, known)
+        for name, (predicted, ends) in predictions.items():
+            arranged = self.codes.arranged(predicted, known)
             self.standings[name].add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
                 self.tail.add(xs, targets, arranged, last, known, self.codes, self.events)
         if self.listener is not None:
-            answers = {name: found for name, (found, _) in given.items()}
+            answers = {name: predicted for name, (predicted, _) in predictions.items()}
             if self.tail is not None and self.tail.answers is not None:
                 answers[f"{self.tail.name} (frozen)"] = self.tail.answers
-            intervals = {name: ends for name, (_, ends) in given.items() if ends is not None}
+            intervals = {name: ends for name, (_, ends) in predictions.items() if ends is not None}
             self.listener(Scored(None, ys, answers, intervals, slices, None, self.events + 1))
         self.events += len(ys)
-        first = given.get(next(iter(self.standings)))
+        first = predictions.get(next(iter(self.standings)))
         self.latest = ys[-1], None if first is None else last_prediction(first[0])
         if refused is not None:
             raise refused
@@ -250,9 +250,9 @@ class Contest:
                 return _joined(first, subject.answer_many(xs[one_by_one:], ys[one_by_one:])), None, None
             except RowError as error:  # it has learned nothing of the pass
                 row = error.row
-                rest = subject.answer_many(xs[one_by_one:][:row], ys[one_by_one:][:row]) if row else None
+                following = subject.answer_many(xs[one_by_one:][:row], ys[one_by_one:][:row]) if row else None
                 stopped = RowError(one_by_one + row, error.reason)
-                return _joined(first, rest) if first or row else None, None, stopped
+                return _joined(first, following) if first or row else None, None, stopped
         answers: list[object] = []
         ends: list[object] = []
         rejected: RowError | None = None
@@ -273,13 +273,13 @@ class Contest:
             ends.append(pair)
             if _UNTIMED <= row < timed:
                 standing.latencies.add(predicted - began, time.perf_counter() - learning)
-        given = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
-        return tabled(answers), given, rejected
+        bounds = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
+        return tabled(answers), bounds, rejected
 
     def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
         """Return the interval of one event, NaN where there is none."""
-        found = subject.learner.predict_interval_one(x, self.level)
-        return found.lower, found.upper
+        interval = subject.learner.predict_interval_one(x, self.level)
+        return interval.lower, interval.upper
 
     # ---- targets come later
 
@@ -297,7 +297,7 @@ class Contest:
             raise ValueError(f"an event of key {key!r} is waiting already")
         answers: list[object] = []
         ends: list[object] = []
-        found: dict[str, tuple[Any, Any]] = {}
+        predictions: dict[str, tuple[Any, Any]] = {}
         times: dict[str, float] = {}
         for name in self.active:
             standing, subject = self.standings[name], self._subjects[name]
@@ -306,9 +306,9 @@ class Contest:
                 interval = (
                     self._ends(subject, x) if self.level is not None and _gives_intervals(subject) else None
                 )
-                found[name] = subject.predict(x), interval
+                predictions[name] = subject.predict(x), interval
             except Exception as error:
-                if isinstance(error, ValueError) and subject.judges and not found:
+                if isinstance(error, ValueError) and subject.judges and not predictions:
                     raise RefusedError(0, str(error), key) from None
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
@@ -316,7 +316,7 @@ class Contest:
             standing.seconds += seconds
             times[name] = seconds
         for name in self.standings:
-            answer, interval = found.get(name, (None, None))
+            answer, interval = predictions.get(name, (None, None))
             answers.append(answer)
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
@@ -375,14 +375,14 @@ class Contest:
         answers: Json = {}
         intervals: Json = {}
         for k, (name, standing) in enumerate(self.standings.items()):
-            own = [event.answers[k] for event in events]
-            if own[0] is None or standing.dropped:
+            predicted = [event.answers[k] for event in events]
+            if predicted[0] is None or standing.dropped:
                 continue
             ends = None
             if any(event.ends[k] is not None for event in events):
                 pairs = [event.ends[k] or (np.nan, np.nan) for event in events]
                 ends = intervals[name] = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
-            answers[name] = tabled(own)
+            answers[name] = tabled(predicted)
             arranged = self.codes.arranged(answers[name], known)
             standing.add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
@@ -433,18 +433,18 @@ def _one_by_one(
     return answers
 
 
-def _joined(first: list[Any], rest: Any) -> Any:
+def _joined(first: list[Any], following: Any) -> Any:
     """Return the predictions of single events followed by those of a pass."""
     if not first:
-        return rest
+        return following
     before = tabled(first)
-    if rest is None:
+    if following is None:
         return before
-    if not isinstance(rest, Table):
-        return np.concatenate([before, rest])
-    places = {label: k for k, label in enumerate(rest.labels)}
+    if not isinstance(following, Table):
+        return np.concatenate([before, following])
+    places = {label: k for k, label in enumerate(following.labels)}
     rows = np.zeros((len(first), len(places)))
     for row, answer in enumerate(first):
         for label, p in answer.items():
             rows[row, places[label]] = p
-    return Table(rest.labels, np.concatenate([rows, rest.rows]))
+    return Table(following.labels, np.concatenate([rows, following.rows]))

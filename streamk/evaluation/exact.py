@@ -1,7 +1,7 @@
 """Sums of floats without rounding, which do not depend on order, chunks or partial sums.
 
 A float64 is a whole number of units of ``2⁻¹¹²⁶``, so a sum of them is one, too. It is stored as a Python
-integer (at most some 300 bytes); Kulisch's long accumulator does the same in hardware. [^1] A chunk is added
+integer (at most about 300 bytes); Kulisch's long accumulator does the same in hardware. [^1] A chunk is added
 in two histograms over the exponents, of the upper and the lower half of the mantissas, which hold whole
 numbers.
 
@@ -35,7 +35,7 @@ _MOST = 2**35  # values added at once, so that no bin reaches 2**63
 
 @njit(**ENTRY, nogil=True)
 def _add_halves(bits, halves):
-    """Add mantissas of float64, given as their bits, by exponent: their upper 27 bits, and their lower 26.
+    """Add mantissas of float64, passed as bits, by exponent: their upper 27 bits, and their lower 26.
 
     Values that are not finite are not added. Return the least and the greatest exponent of all values, these
     included.

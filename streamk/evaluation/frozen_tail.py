@@ -46,9 +46,9 @@ class FrozenTail:
         self.answers: object = None  # of the events that were scored last
 
     def add(
-        self, xs: EventChunk, targets: Any, found: Array, last: Any, known: Any, codes: Codes, before: int
+        self, xs: EventChunk, targets: Any, live: Array, last: Any, known: Any, codes: Codes, before: int
     ) -> None:
-        """Score events, before which there were so many; ``found`` are the contender's own predictions."""
+        """Score events, before which there were so many; ``live`` are the contender's predictions."""
         skipped, self.answers = 0, None
         if self.since is None:
             skipped = -before % self._interval
@@ -65,7 +65,7 @@ class FrozenTail:
         self.answers = answers
         last, known = (None if each is None else each[skipped:] for each in (last, known))
         self.frozen.add(targets[skipped:], codes.arranged(answers, known), last, None, None)
-        self.live.add(targets[skipped:], found[skipped:], last, None, None)
+        self.live.add(targets[skipped:], live[skipped:], last, None, None)
 
     def _predict(self, xs: EventChunk) -> Table | Array:
         model: Any = self._model

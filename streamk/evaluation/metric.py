@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 TASKS = ("classification", "regression")
-LEAST_PROBABILITY = 1e-15  # log loss of a class given probability 0, as river and scikit-learn bound it
+LEAST_PROBABILITY = 1e-15  # log loss of a class of probability 0, as river and scikit-learn bound it
 
 
 class Metric(NamedTuple):

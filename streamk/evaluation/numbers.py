@@ -63,7 +63,7 @@ class NumberSums(Sums):
         Raises
         ------
         ValueError
-            If lengths differ, or only one end is given.
+            If lengths differ, or only one end is passed.
         """
         targets, predictions = np.asarray(targets, np.float64), np.asarray(predictions, np.float64)
         if not check_one_length((targets, predictions)):
@@ -165,5 +165,5 @@ class NumberSums(Sums):
 
 
 def _pinball(distances: Array, quantile: float) -> Array:
-    found: Array = np.maximum(quantile * distances, (quantile - 1.0) * distances)
-    return found
+    losses: Array = np.maximum(quantile * distances, (quantile - 1.0) * distances)
+    return losses

@@ -76,10 +76,10 @@ def replay(
     >>> from streamk.evaluation import replay
     >>> line = preprocessing.StandardScaler() | linear_model.LogisticRegression()
     >>> kernel = streamk.KernelClassifier(seed=1)
-    >>> found = replay(datasets.Bananas(), {"kernel": kernel, "line": line}, metrics=["accuracy"])
-    >>> found.ranking()
+    >>> results = replay(datasets.Bananas(), {"kernel": kernel, "line": line}, metrics=["accuracy"])
+    >>> results.ranking()
     ['kernel', 'line']
-    >>> print(found.verdict()[:49])
+    >>> print(results.verdict()[:49])
     kernel is better than line by 35.4 points of accu
     """
     late = delay_of(delay)

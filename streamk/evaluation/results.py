@@ -43,8 +43,8 @@ class Results:
     >>> import streamk
     >>> from streamk.evaluation import replay
     >>> events = [({"x": i % 7}, i % 7 > 3) for i in range(2000)]
-    >>> found = replay(events, {"kernel": streamk.KernelClassifier(seed=1)})
-    >>> found.events, found.metrics("kernel")["accuracy"] > 0.95
+    >>> results = replay(events, {"kernel": streamk.KernelClassifier(seed=1)})
+    >>> results.events, results.metrics("kernel")["accuracy"] > 0.95
     (2000, True)
     """
 
@@ -59,7 +59,7 @@ class Results:
 
     @property
     def names(self) -> list[str]:
-        """The contenders, in the order in which they were given."""
+        """The contenders, in the order of the call."""
         return list(self._contest.standings)
 
     @property
@@ -91,10 +91,10 @@ class Results:
     def metrics(self, name: str) -> dict[str, float]:
         """Return the metrics of a contender over all its events; NaN if it failed."""
         standing = self._standing(name)
-        found = standing.curve.whole().values()
+        values = standing.curve.whole().values()
         if standing.failed:
-            found = dict.fromkeys(found, math.nan)
-        return {key: found[key] for key in self._shown if key in found}
+            values = dict.fromkeys(values, math.nan)
+        return {key: values[key] for key in self._shown if key in values}
 
     def failed(self, name: str) -> bool:
         """Return whether a contender failed; its error is :meth:`error`."""
@@ -120,10 +120,10 @@ class Results:
         if tail is None or tail.since is None or not tail.frozen.events:
             return None
         both = {"metrics": tail.frozen, "with_labels": tail.live}
-        found = {key: each.curve.whole().values() for key, each in both.items()}
+        metrics = {key: each.curve.whole().values() for key, each in both.items()}
         shown = {
             key: {name: finite(values[name]) for name in self._shown if name in values}
-            for key, values in found.items()
+            for key, values in metrics.items()
         }
         return {"contender": tail.name, "since": tail.since, "events": tail.frozen.events, **shown}
 
@@ -145,10 +145,10 @@ class Results:
 
     def sureness(self, name: str) -> Interval | None:
         """Return the headline metric with a 90 % interval, None if there are too few events."""
-        found = interval(self._standing(name).units, LEVEL, (0.0, 1.0 if self._classes else math.inf))
-        if found is None or not self._classes:
-            return found
-        return Interval(1.0 - found.mean, 1.0 - found.high, 1.0 - found.low, found.level)
+        loss = interval(self._standing(name).units, LEVEL, (0.0, 1.0 if self._classes else math.inf))
+        if loss is None or not self._classes:
+            return loss
+        return Interval(1.0 - loss.mean, 1.0 - loss.high, 1.0 - loss.low, loss.level)
 
     @property
     def _classes(self) -> bool:
@@ -174,8 +174,8 @@ class Results:
         header, arrays = ours.state()
         with np.errstate(invalid="ignore"):
             advantages = BatchMeans.restored((header, {"sums": theirs.state()[1]["sums"] - arrays["sums"]}))
-        found = compare(advantages, first, second, self.headline)
-        return found._replace(diverged=self._diverged(first, second))
+        comparison = compare(advantages, first, second, self.headline)
+        return comparison._replace(diverged=self._diverged(first, second))
 
     def _diverged(self, first: str, second: str) -> str:
         """Return which of two contenders has errors out of all proportion to the other's, if one has."""
@@ -219,7 +219,7 @@ class Results:
             "verdict": self.verdict(),
             "labels": [plain_label(label) for label in self.labels],
             "contenders": [self._of(name) for name in self.names],
-            "comparisons": [_compared(found) for found in self.comparisons()],
+            "comparisons": [_compared(comparison) for comparison in self.comparisons()],
             "by": self._contest.by or "",
             "level": self._contest.level if self._contest.bounded else None,
             "frozen": self.frozen(),
@@ -228,7 +228,7 @@ class Results:
     def _of(self, name: str) -> Json:
         standing = self._standing(name)
         whole, sure = standing.curve.whole(), None if standing.failed else self.sureness(name)
-        found: Json = {
+        record: Json = {
             "name": name,
             "failed": standing.failed,
             "error": standing.error,
@@ -241,10 +241,10 @@ class Results:
             each = whole.each_class()
             shown = {key: each[key].tolist() for key in ("targets", "said", "precision", "recall", "f1")}
             labels = [plain_label(label) for label in self.labels[: whole.classes]]
-            found["classes"] = {"labels": labels, **shown, "confusion": whole.confusion.tolist()}
-            found["calibration"] = {key: array.tolist() for key, array in whole.calibration().items()}
+            record["classes"] = {"labels": labels, **shown, "confusion": whole.confusion.tolist()}
+            record["calibration"] = {key: array.tolist() for key, array in whole.calibration().items()}
         if standing.slices is not None and not standing.failed:
-            found["slices"] = [
+            record["slices"] = [
                 {
                     "value": value,
                     "events": sums.events,
@@ -252,20 +252,20 @@ class Results:
                 }
                 for value, sums in standing.slices.table().items()
             ]
-        return found
+        return record
 
     def measured(self) -> Json:
         """Return the measurements that differ between runs: times, and the size of models."""
-        found = {}
+        measurements = {}
         for name in self.names:
             standing, model = self._standing(name), self.models[name]
-            found[name] = {
+            measurements[name] = {
                 "seconds": standing.seconds,
                 "events_per_second": self.rate(name),
                 "bytes": bytes_of(model),
                 "latency_us": standing.latencies.microseconds(),
             }
-        return found
+        return measurements
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row a contender."""
@@ -316,28 +316,28 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return a table for a notebook."""
-        found = {name: self.metrics(name) for name in self.names}
+        metrics = {name: self.metrics(name) for name in self.names}
         rows = [
-            [key, *(f"{found[name].get(key, math.nan):.4f}" for name in self.names)]
+            [key, *(f"{metrics[name].get(key, math.nan):.4f}" for name in self.names)]
             for key in self._shown
-            if any(key in values for values in found.values())
+            if any(key in values for values in metrics.values())
         ]
         return html_table(f"{self.events:,} events: {self.verdict()}", ["", *self.names], rows)
 
 
-def _compared(found: Comparison) -> Json:
-    advantage = found.advantage
+def _compared(comparison: Comparison) -> Json:
+    advantage = comparison.advantage
     return {
-        "first": found.first,
-        "second": found.second,
-        "measure": found.measure,
+        "first": comparison.first,
+        "second": comparison.second,
+        "measure": comparison.measure,
         "advantage": None if advantage is None else {k: finite(v) for k, v in advantage._asdict().items()},
-        "p": finite(found.p),
-        "leader": found.leader,
-        "diverged": found.diverged,
-        "sure_since": found.sure_since,
-        "ahead_since": found.ahead_since,
-        "words": found.words(),
+        "p": finite(comparison.p),
+        "leader": comparison.leader,
+        "diverged": comparison.diverged,
+        "sure_since": comparison.sure_since,
+        "ahead_since": comparison.ahead_since,
+        "words": comparison.words(),
     }
 
 

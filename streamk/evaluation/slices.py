@@ -33,7 +33,7 @@ S = TypeVar("S", bound=Sums)
 class Slices(Generic[S]):
     """Separate sums for each value of a column.
 
-    Every slice has its own sums: with 50 values and two classes, AUC alone takes 13 MB (``ClassSums`` has an
+    Every slice has separate sums: with 50 values and two classes, AUC alone takes 13 MB (``ClassSums`` has an
     option without AUC).
 
     Parameters
@@ -41,7 +41,7 @@ class Slices(Generic[S]):
     sums
         Empty sums of the required kind.
     most
-        Maximum number of values with their own slice.
+        Maximum number of values with a slice.
 
     Examples
     --------
@@ -103,18 +103,18 @@ class Slices(Generic[S]):
             return [value if type(value) is str else _name(value) for value in values]
         groups = groups_of(self._edges)
         numbers = np.array([value if _is_number(value) else np.nan for value in values], np.float64)
-        found = np.searchsorted(self._edges, numbers).tolist()
+        places = np.searchsorted(self._edges, numbers).tolist()
         return [
             groups[group] if _is_number(value) else MISSING if value is None else OTHER
-            for value, group in zip(values, found, strict=True)
+            for value, group in zip(values, places, strict=True)
         ]
 
     def _own(self, name: str, coming: dict[str, list[int]]) -> str:
-        """Return the slice of a value: its own, below the maximum number of slices."""
+        """Return the slice of a value: one for it alone, below the maximum number of slices."""
         if name in self._sums or name in coming or name in (MISSING, OTHER):
             return name
-        own = (self._sums.keys() | coming.keys()) - {MISSING, OTHER}
-        return name if len(own) < self.most else OTHER
+        named = (self._sums.keys() | coming.keys()) - {MISSING, OTHER}
+        return name if len(named) < self.most else OTHER
 
     def table(self) -> dict[str, S]:
         """Return copies of the sums of each slice.
@@ -131,11 +131,11 @@ class Slices(Generic[S]):
         whole = self._empty.fresh()
         for sums in settled._sums.values():
             whole.merge(sums)
-        found = {}
+        copies = {}
         for name in sorted(settled._sums, key=settled._order):
-            found[name] = whole.fresh()
-            found[name].merge(settled._sums[name])
-        return found
+            copies[name] = whole.fresh()
+            copies[name].merge(settled._sums[name])
+        return copies
 
     def _order(self, name: str) -> tuple[int, int]:
         if name in (MISSING, OTHER):
@@ -159,9 +159,9 @@ class Slices(Generic[S]):
             "given": [array is not None for array in waiting],
         }
         arrays = {f"waiting{k}": array for k, array in enumerate(waiting) if array is not None}
-        own: SavedState = (header, arrays)
+        saved: SavedState = (header, arrays)
         slices = {f"slice{k}": sums.state() for k, sums in enumerate(self._sums.values())}
-        return nest(slices=own, empty=self._empty.state(), **slices)
+        return nest(slices=saved, empty=self._empty.state(), **slices)
 
     @classmethod
     def restored(cls, state: SavedState) -> Self:
@@ -174,7 +174,7 @@ class Slices(Generic[S]):
             slices._sums[name] = kind.restored(part_of(state, f"slice{k}"))
         if header["values"]:
             slices._values = list(header["values"])
-            waiting = [f"waiting{k}" if given else "" for k, given in enumerate(header["given"])]
+            waiting = [f"waiting{k}" if present else "" for k, present in enumerate(header["given"])]
             slices._arrays = [tuple(arrays[name].copy() if name else None for name in waiting)]
         return slices
 
@@ -229,13 +229,13 @@ def groups_of(edges: list[float]) -> list[str]:
 
 def _joined(chunks: list[tuple[object, ...]]) -> list[Any]:
     """Return arrays of chunks as one, with columns up to the last nonzero one."""
-    found: list[object] = []
+    joined: list[object] = []
     for arrays in zip(*chunks, strict=True):
         if arrays[0] is None or arrays[0].ndim == 1:
-            found.append(None if arrays[0] is None else np.concatenate(arrays))
+            joined.append(None if arrays[0] is None else np.concatenate(arrays))
             continue
         width = max(array.shape[1] for array in arrays)
         whole = np.concatenate([np.pad(a, ((0, 0), (0, width - a.shape[1]))) for a in arrays])
         used = np.flatnonzero(whole.any(axis=0))
-        found.append(np.ascontiguousarray(whole[:, : used[-1] + 1 if len(used) else 0]))
-    return found
+        joined.append(np.ascontiguousarray(whole[:, : used[-1] + 1 if len(used) else 0]))
+    return joined

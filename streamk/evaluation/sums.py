@@ -53,8 +53,8 @@ class Sums(ABC):
 
     def values(self) -> dict[str, float]:
         """Return the metrics so far, those whose formula has a value."""
-        found = ((metric.name, metric.formula(self)) for metric in self.METRICS)
-        return {name: value for name, value in found if value is not None}
+        pairs = ((metric.name, metric.formula(self)) for metric in self.METRICS)
+        return {name: value for name, value in pairs if value is not None}
 
     def copy(self) -> Self:
         """Return a copy that shares nothing."""

@@ -25,7 +25,7 @@ class ClassTally(NamedTuple):
 
     @classmethod
     def of(cls, targets: Sequence[object], predictions: Sequence[object]) -> ClassTally:
-        """Return the sums of some events."""
+        """Return the sums of events."""
         return cls(len(targets), sum(map(bool, map(lambda y, p: y == p, targets, predictions))))
 
     def __add__(self, other: ClassTally) -> ClassTally:  # type: ignore[override]  # sums, not tuples end to end
@@ -55,7 +55,7 @@ class NumberTally(NamedTuple):
 
     @classmethod
     def of(cls, targets: Sequence[Any], predictions: Sequence[Any]) -> NumberTally:
-        """Return the sums of some events."""
+        """Return the sums of events."""
         if not len(targets):
             return cls()
         errors = [float(y) - float(p) for y, p in zip(targets, predictions, strict=True)]

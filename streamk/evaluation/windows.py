@@ -72,7 +72,7 @@ class Curve(Generic[S]):
         return self.rows[:, self.columns.index(name)]
 
     def add(self, *arrays: Any) -> None:
-        """Add events, as arrays that the sums take (None for one that is not given).
+        """Add events, as arrays that the sums take (None for one that is missing).
 
         Raises
         ------
@@ -105,11 +105,11 @@ class Curve(Generic[S]):
 
     def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
-        own: SavedState = (
+        curve: SavedState = (
             {"interval": self.interval, "kind": kind_of(self._cut)},
             {"rows": self.rows.copy()},
         )
-        return nest(curve=own, cut=self._cut.state(), window=self._window.state())
+        return nest(curve=curve, cut=self._cut.state(), window=self._window.state())
 
     @classmethod
     def restored(cls, state: SavedState) -> Self:
