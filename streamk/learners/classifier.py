@@ -90,8 +90,8 @@ class Classifier(Learner, base.MiniBatchClassifier):
         out = self._predict_event(x)
         if out is None:
             return next(iter(self._labels.values), None)
-        given: list[float] = out.tolist()  # faster than ``argmax`` for a few classes
-        return self._labels.values[given.index(max(given))]
+        probabilities: list[float] = out.tolist()  # faster than ``argmax`` for a few classes
+        return self._labels.values[probabilities.index(max(probabilities))]
 
     def predict_proba_many(self, X: Table, names: Sequence[str] | None = None) -> Table:
         """Return one column of probabilities per known class, in the type that goes with ``X``.
@@ -144,7 +144,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
     def predict_proba_learn_many(
         self, X: Table, y: object, w: object = None, names: Sequence[str] | None = None
     ) -> Table:
-        """Learn many events, and return the probabilities given to each *before* it was learned.
+        """Learn many events, and return the probabilities predicted for each *before* it was learned.
 
         Classes that were not yet known to a row have probability 0 there. A row of weight 0, or
         whose label is None, is predicted only.

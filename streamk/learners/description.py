@@ -1,4 +1,4 @@
-"""The description of a model: what it is, what it was given, and what it has learned."""
+"""The description of a model: its class, its parameters, and what it has learned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def describe(learner: Learner) -> Json:
     -------
     dict
         ``class`` and ``task``; ``parameters`` that differ from their defaults, without the
-        ``seed``, which is the one that was drawn if none was given;
+        ``seed``, which is the one that was drawn if it was None;
         ``events`` learned, those ``pending`` until their block is full, and ``features`` of an event.
         ``labels`` in their order, None for numbers; the ``target``'s mean and standard deviation, None for
         classes or if it is not scaled. ``inputs``: the name, mean and standard deviation of every number, or
@@ -29,8 +29,8 @@ def describe(learner: Learner) -> Json:
     Examples
     --------
     >>> import streamk
-    >>> found = describe(streamk.KaczmarzClassifier(features=64, seed=7))
-    >>> found["class"], found["parameters"], found["events"]
+    >>> description = describe(streamk.KaczmarzClassifier(features=64, seed=7))
+    >>> description["class"], description["parameters"], description["events"]
     ('KaczmarzClassifier', {'features': 64}, 0)
     """
     codec = learner._codec
@@ -56,13 +56,13 @@ def describe(learner: Learner) -> Json:
 def _changed(learner: Learner) -> Json:
     defaults = {field.name: field.default for field in fields(learner)}  # type: ignore[arg-type]
     values = learner._parameters()
-    given = learner._get_params()
-    return {name: values[name] for name in values if name != "seed" and given[name] != defaults[name]}
+    parameters = learner._get_params()
+    return {name: values[name] for name in values if name != "seed" and parameters[name] != defaults[name]}
 
 
 def _inputs(learner: Learner) -> list[Json]:
     inputs = learner._codec.inputs
-    found = []
+    rows = []
     for name, slot in inputs.numbers.items():
         row: Json = {"name": name, "mean": None, "deviation": None, "median": None}
         if inputs.scaled:
@@ -70,8 +70,8 @@ def _inputs(learner: Learner) -> list[Json]:
         if name in inputs.transforms:
             row |= {"mean": None, "deviation": None}  # those of the scores mean nothing to users
             row["median"] = float(inputs.transforms[name].invert(np.zeros(1))[0])
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _scale(statistics: Array) -> dict[str, float | None]:

@@ -132,8 +132,8 @@ class DoublyStochasticClassifier(_DoublyStochastic, Classifier):
 class DoublyStochasticRegressor(_DoublyStochastic, Regressor):
     """Kernel regressor that learns by doubly stochastic functional gradients.
 
-    The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
-    back in its own units.
+    The target is standardised by the events before, clipped to ±6 deviations, and predictions are
+    in its units.
 
     Parameters
     ----------

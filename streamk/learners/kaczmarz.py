@@ -101,7 +101,7 @@ class KaczmarzClassifier(_Kaczmarz, Classifier):
     directions
         ``"keyed"``: random directions depend on the names of fields, and not on their order.
         ``"structured"``: those of numbers depend on positions and are computed by fast transforms, many times
-        faster from some ten numbers on. ``"dense"``: they are independent and depend on positions.
+        faster from about ten numbers on. ``"dense"``: they are independent and depend on positions.
         ``"auto"`` chooses keyed or structured by the first event learned. Categories are always keyed.
     seed
         The only source of randomness. None draws a new one at the first event.
@@ -145,8 +145,8 @@ class KaczmarzClassifier(_Kaczmarz, Classifier):
 class KaczmarzRegressor(_Kaczmarz, Regressor):
     """Kernel regressor that learns one event at a time by projections.
 
-    The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
-    back in its own units, so no target can make the learner diverge; one without precedent is not learned.
+    The target is standardised by the events before, clipped to ±6 deviations, and predictions are
+    in its units, so no target can make the learner diverge; one without precedent is not learned.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class KaczmarzRegressor(_Kaczmarz, Regressor):
         Events after which ``ρ_t`` stops growing. None never stops; 0 keeps the gain constant. Scales of
         inputs and target follow the stream unless it is None.
     scale_target
-        Standardise the target. If not, losses are in its own units, and it should be of size 1.
+        Standardise the target. If not, losses are in its units, and it should be of size 1.
 
     Attributes
     ----------

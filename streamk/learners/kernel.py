@@ -139,9 +139,9 @@ class _Kernel(StreamingLearner):
         names |= {key: "=".join(pair) for pair, key in inputs.known_categories()}
         assert self._map is not None
         assert self._map.sections is not None
-        found = self._map.sections.relevance()
+        relevance = self._map.sections.relevance()
         return {
-            names.get(key, f"#{key:016x}"): [round(r, 4) for r in values] for key, values in found.items()
+            names.get(key, f"#{key:016x}"): [round(r, 4) for r in values] for key, values in relevance.items()
         }
 
     def _make_sections(self) -> Sections:
@@ -169,23 +169,23 @@ class _Kernel(StreamingLearner):
         cuts = np.flatnonzero(np.diff(shares > 0.0)) + 1
         for start, stop in itertools.pairwise([0, *cuts.tolist(), len(shares)]):
             part = slice(start, stop)
-            some, goals, given = rows.select(part), np.ascontiguousarray(goal[:, part]), out[part]
+            selected, goals, filled = rows.select(part), np.ascontiguousarray(goal[:, part]), out[part]
             if shares[start] > 0.0 and len(out):
-                given = np.zeros((stop - start, self._outputs))
-                self._predict_rows(some, given, shares[part])
-                out[part, : given.shape[1]] = given
-                given = np.zeros((0, out.shape[1]))
-            super()._learn_rows(some, goals, np.flatnonzero(goals[1] > 0.0), given)
+                filled = np.zeros((stop - start, self._outputs))
+                self._predict_rows(selected, filled, shares[part])
+                out[part, : filled.shape[1]] = filled
+                filled = np.zeros((0, out.shape[1]))
+            super()._learn_rows(selected, goals, np.flatnonzero(goals[1] > 0.0), filled)
         stale.count_unlabelled(int(counts[-1]), self.events)
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale = self._stale_experts
         if not stale.passed or not stale.unlabelled(self.events):
             return super()._predict_event(x, out)
-        found = self._predict_batch(batch([x]), 0 if out is None else 1)
-        if out is not None and found.size:
-            out[:] = found
-        return found[0] if found.size else None
+        predictions = self._predict_batch(batch([x]), 0 if out is None else 1)
+        if out is not None and predictions.size:
+            out[:] = predictions
+        return predictions[0] if predictions.size else None
 
     def _predict_rows(self, rows: EncodedRows, out: Array, shares: Any = None) -> None:
         """Fill ``out`` with predictions; ``shares`` are the parts that the combiner of stale experts has."""
@@ -346,8 +346,8 @@ class KernelClassifier(_Kernel, Classifier):
 class KernelRegressor(_Kernel, Regressor):
     """Kernel regressor with nothing to tune: a mixture of more than a dozen learners on one feature map.
 
-    The target is standardised by the events before, clipped to ±12 deviations, and predictions are given
-    back in its own units; a target without precedent is not learned.
+    The target is standardised by the events before, clipped to ±12 deviations, and predictions are
+    in its units; a target without precedent is not learned.
 
     Parameters
     ----------
@@ -417,8 +417,8 @@ class KernelRegressor(_Kernel, Regressor):
             If the level or a value cannot be taken.
         """
         check_level(level)
-        found = self._predict_event(x, np.empty((1, 2)))
-        predicted, scale = _UNKNOWN if found is None else found.tolist()
+        prediction = self._predict_event(x, np.empty((1, 2)))
+        predicted, scale = _UNKNOWN if prediction is None else prediction.tolist()
         return Interval(*self._around(predicted, scale, level))
 
     def predict_interval_many(
@@ -430,8 +430,8 @@ class KernelRegressor(_Kernel, Regressor):
         """
         check_level(level)
         rows = batch(X, names)
-        found = self._predict_batch(rows, 1)
-        pairs = found.tolist() if found.size else [_UNKNOWN] * len(rows)
+        predictions = self._predict_batch(rows, 1)
+        pairs = predictions.tolist() if predictions.size else [_UNKNOWN] * len(rows)
         ends = [self._around(predicted, scale, level) for predicted, scale in pairs]
         table = rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
         return cast(Table, table)
@@ -448,10 +448,10 @@ class KernelRegressor(_Kernel, Regressor):
         if deviation == 0.0:
             return predicted, predicted
         standard = (predicted - unit[0, MEAN]) / deviation
-        stale, own = self._stale_experts, self._stale_experts.combiner.intervals
+        stale, stale_intervals = self._stale_experts, self._stale_experts.combiner.intervals
         below, above = self._combiner.intervals.around(standard, level, scale)
-        if own is not None and (share := float(stale.share(stale.unlabelled(self.events)))):
-            still_below, still_above = own.around(standard, level, scale)
+        if stale_intervals is not None and (share := float(stale.share(stale.unlabelled(self.events)))):
+            still_below, still_above = stale_intervals.around(standard, level, scale)
             below += share * (still_below - below)
             above += share * (still_above - above)
         return predicted - deviation * below, predicted + deviation * above

@@ -160,23 +160,23 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), scratch, residual)
                 _adapt(stale, stale, scratch, residual, goal[0, start + i], goal[1, start + i])
-            given = out[start + i] if out.shape[0] > 0 else residual
+            prediction = out[start + i] if out.shape[0] > 0 else residual
             if not reused:
-                _answer(handle, np.int64(NOW), phi, np.int64(i), scratch, given)
+                _answer(handle, np.int64(NOW), phi, np.int64(i), scratch, prediction)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
-                actual, predicted = target, 0.0 if coding.classes else given[0]
-                target = limit(handle.combiner, coding, given, actual)
+                actual, predicted = target, 0.0 if coding.classes else prediction[0]
+                target = limit(handle.combiner, coding, prediction, actual)
                 follow_gaps(features.sections, rows, start + i, scratch, i)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
-                    _take_gradients(handle, scratch, spare, i, given, weight)
-                _take_test(handle, handle.exchanges, buffers, i, given, target, weight)
+                    _take_gradients(handle, scratch, spare, i, prediction, weight)
+                _take_test(handle, handle.exchanges, buffers, i, prediction, target, weight)
                 if late:
-                    given = residual
-                    _answer(before, np.int64(THEN), phi, np.int64(i), scratch, given)
-                _adapt(handle, before, scratch, given, actual, weight)
+                    prediction = residual
+                    _answer(before, np.int64(THEN), phi, np.int64(i), scratch, prediction)
+                _adapt(handle, before, scratch, prediction, actual, weight)
                 if late:
-                    _answer(handle, np.int64(THEN), phi, np.int64(i), scratch, given)
+                    _answer(handle, np.int64(THEN), phi, np.int64(i), scratch, prediction)
                 if is_learned(coding, target):
                     noted = target, weight, predicted, 0.0 if coding.classes else actual
                     sample_event(features.sections, rows, start + i, phi, i, coding.counts[EVENTS], noted)
@@ -188,8 +188,8 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
 @njit(**CALLED)
 def _featurize(handle, scratch, size):
     """Fill the first ``size`` rows of ``raw`` with the features of rows of scaled inputs."""
-    found, widths = scratch.keys[:size], scratch.counts[:size]
-    featurize(handle.source, handle.features, scratch.inputs, found, widths, AMPLITUDE, scratch.raw)
+    keys, widths = scratch.keys[:size], scratch.counts[:size]
+    featurize(handle.source, handle.features, scratch.inputs, keys, widths, AMPLITUDE, scratch.raw)
 
 
 @njit(**CALLED)
@@ -202,10 +202,10 @@ def _answer(handle, when, phi, i, scratch, out):
 
 
 @njit(**CALLED)
-def _adapt(handle, before, scratch, given, target, weight):
-    """Let the combiner learn from outputs that were combined to the prediction ``given``."""
+def _adapt(handle, before, scratch, prediction, target, weight):
+    """Let the combiner learn from outputs that were combined to ``prediction``."""
     combiner, earlier, outputs = handle.combiner, before.combiner, scratch.outputs
-    adapt(combiner, earlier, handle.coding, outputs, scratch.working, given, target, weight)
+    adapt(combiner, earlier, handle.coding, outputs, scratch.working, prediction, target, weight)
 
 
 @njit(**CALLED)
@@ -241,15 +241,15 @@ def _evaluate_changed(handle, spare):
 
 
 @njit(**CALLED)
-def _take_gradients(handle, scratch, spare, i, given, weight):
-    """Let relevance learn how the prediction ``given`` of row ``i`` changes with every input.
+def _take_gradients(handle, scratch, spare, i, prediction, weight):
+    """Let relevance learn how ``prediction``, that of row ``i``, changes with every input.
 
     Experts whose outputs follow single events, and not the target, keep theirs.
     """
     coding, features = handle.coding, handle.features
     inputs, count, unit = scratch.inputs, scratch.counts[i], scratch.units[i]
     kinds, _, w = inputs.shape
-    most = given.shape[0]
+    most = prediction.shape[0]
     slopes = np.zeros((count, most))
     changed, keys, slots, out = spare.inputs, spare.keys, spare.slots, spare.residual
     spare.counts[0], spare.units[0] = count, unit
@@ -271,19 +271,19 @@ def _take_gradients(handle, scratch, spare, i, given, weight):
         keep_all(handle.groups, 0, scratch.outputs, spare.outputs)
         combine(handle.combiner, coding, spare.outputs, spare.working, out)
         for k in range(most):
-            slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
+            slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, prediction[k])) / step
     add_gradients(features.sections, slopes, spare, 0, weight)
 
 
 @njit(**CALLED)
-def _take_test(handle, exchanges, buffers, i, given, target, weight):
+def _take_test(handle, exchanges, buffers, i, prediction, target, weight):
     """Let relevance test whether a field of row ``i`` helps to predict its target, if a test is due."""
     if exchanges is not None and handle.features.sections.learned:
-        _test_field(handle, exchanges, buffers, i, given, target, weight)
+        _test_field(handle, exchanges, buffers, i, prediction, target, weight)
 
 
 @njit(**CALLED)
-def _test_field(handle, exchanges, buffers, i, given, target, weight):
+def _test_field(handle, exchanges, buffers, i, prediction, target, weight):
     """Test the field whose turn it is, and put the event into the pool if that is due."""
     scratch, spare = buffers.value
     coding, count = handle.coding, scratch.counts[i]
@@ -305,12 +305,12 @@ def _test_field(handle, exchanges, buffers, i, given, target, weight):
         if moved:
             _evaluate_changed(handle, spare)
             combine(handle.combiner, coding, spare.outputs, spare.working, out)
-            for k in range(given.shape[0]):
-                d = aim_of(coding, out[k]) - aim_of(coding, given[k])
+            for k in range(prediction.shape[0]):
+                d = aim_of(coding, out[k]) - aim_of(coding, prediction[k])
                 wanted = aim_of(coding, target)
                 if coding.classes:
                     wanted = 1.0 if k == int(target) else 0.0
-                e = wanted - aim_of(coding, given[k])
+                e = wanted - aim_of(coding, prediction[k])
                 squares += d * d
                 products += d * e
                 errors += e * e
@@ -343,12 +343,12 @@ def adapt_many(coding, combiner, working, outputs, targets, weights, aims):
     """Let the combiner learn from a block; fill ``aims``, and set the weight of outliers to 0."""
     experts, _, rows, most = outputs.shape
     one = np.empty((experts, 2, most), dtype=np.float32)
-    given = np.empty(most)
+    prediction = np.empty(most)
     events = coding.counts[0]
     for i in range(rows):
         _copy_row(outputs, i, one)
-        combine(combiner, coding, one, working, given)
-        adapt(combiner, combiner, coding, one, working, given, targets[i], weights[i])
+        combine(combiner, coding, one, working, prediction)
+        adapt(combiner, combiner, coding, one, working, prediction, targets[i], weights[i])
         coding.counts[0] += 1.0
         aims[i] = aim_of(coding, targets[i])
         if not is_learned(coding, targets[i]):

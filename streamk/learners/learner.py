@@ -245,7 +245,7 @@ class Learner(Pickled, base.Estimator):
         """
 
     def _observe_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
-        """Let the codec learn scales from rows, given as to :meth:`_learn_batch`; no event counts."""
+        """Let the codec learn scales from rows, passed as to :meth:`_learn_batch`; no event counts."""
         codec, before = self._codec, self._codec.counts.copy()
         for where, portion in portions(rows, codec.inputs, goal[1] > 0.0):
             targets, weights = goal[:, where]
@@ -271,5 +271,5 @@ class Learner(Pickled, base.Estimator):
 
 
 def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """Return the arrays whose names begin so, by the rest of their names."""
+    """Return the arrays whose names begin so, by what follows."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -112,8 +112,8 @@ class MatchingPursuitClassifier(MatchingPursuit, Classifier):
 class MatchingPursuitRegressor(MatchingPursuit, Regressor):
     """Kernel regressor that fits one block of features at a time, by recursive least squares.
 
-    The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
-    back in its own units.
+    The target is standardised by the events before, clipped to ±6 deviations, and predictions are
+    in its units.
 
     Parameters
     ----------

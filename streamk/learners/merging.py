@@ -1,7 +1,7 @@
 """Merging: several learners that learned parts of a stream become one.
 
 :func:`merge` checks the models and chooses their weights. Each kind of learner registers how its state is
-merged (:func:`merge_into`). The four values of a streaming learner each have their own rule: the codec pools
+merged (:func:`merge_into`). The four values of a streaming learner have one rule each: the codec pools
 names, scales and labels; the map is the same; experts merge coefficients (first order: the weighted mean;
 second order: exactly, by information); the combiner averages its calibration. Outputs are matched by label,
 features by name; coefficients that a model does not have are 0.
@@ -67,7 +67,7 @@ def merge(
         If the models have different classes, parameters or seeds; if events of a model wait for their block;
         if a model was closed and so lost the state that merging needs; if positions of numbers differ where
         directions depend on them; if a model has learned fewer events than ``base``; if both weights and a
-        base are given; or if learners that store samples are given weights.
+        base are passed; or if weights are passed for learners that store samples.
 
     Examples
     --------
@@ -147,10 +147,10 @@ def _absorbed(parts: Sequence[_Learner], shares: Sequence[float], base: _Learner
 def _shares(models: Sequence[Learner], weights: Sequence[float] | None) -> list[float]:
     if weights is None:
         return [float(model.events) for model in models]
-    given = check_weights(weights, len(models), "weights").tolist()
-    if not any(given):
+    checked = check_weights(weights, len(models), "weights").tolist()
+    if not any(checked):
         raise ValueError("all weights are 0; at least one model must count")
-    return [weight / max(given) for weight in given]
+    return [weight / max(checked) for weight in checked]
 
 
 @singledispatch
@@ -193,15 +193,15 @@ def _check_alike(models: Sequence[Learner], called: Sequence[str]) -> None:
 
 
 def _check_codecs(models: Sequence[Learner], called: Sequence[str]) -> None:
-    """Raise a ValueError, with the names in ``called``, unless types of labels and given scales are equal."""
+    """Raise a ValueError, with the names in ``called``, unless label types and frozen scales are equal."""
     first = models[0]._codec
     for model, name in zip(models[1:], called[1:], strict=True):
         known = [codec.labels for codec in (first, model._codec)]
         kinds = [type(labels.values[0]).__name__ for labels in known if labels is not None and labels.values]
         if len(set(kinds)) > 1:
             raise ValueError(f"{name} has labels of type {kinds[1]} and {called[0]} {kinds[0]}")
-        given = [codec.frozen_scales() for codec in (first, model._codec)]
-        if odd := [n for n in {**given[0], **given[1]} if not np.array_equal(*_rows(given, n))]:
+        scales = [codec.frozen_scales() for codec in (first, model._codec)]
+        if odd := [n for n in {**scales[0], **scales[1]} if not np.array_equal(*_rows(scales, n))]:
             what = "its targets" if odd[0] is None else f"{odd[0]!r}"
             raise ValueError(
                 f"{name} has other given scales of {what} than {called[0]}, so their coefficients "
@@ -209,9 +209,9 @@ def _check_codecs(models: Sequence[Learner], called: Sequence[str]) -> None:
             )
 
 
-def _rows(given: Sequence[dict[str | None, Any]], name: str | None) -> list[Any]:
-    """Return what is given of a name in each."""
-    return [found.get(name) for found in given]
+def _rows(scales: Sequence[dict[str | None, Any]], name: str | None) -> list[Any]:
+    """Return the scale of a name in each codec."""
+    return [by_name.get(name) for by_name in scales]
 
 
 @merge_into.register
@@ -366,8 +366,8 @@ def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
         if part_of and not ours.has_block_of(theirs, part_of - 1):
             places[start + PLAIN : ours.columns_of_part(part_of).stop] = -1
     for family in ours.families:
-        found = family.moved(plain)
-        places[family.columns] = np.where(found < 0, -1, found + family.first)
+        within = family.moved(plain)
+        places[family.columns] = np.where(within < 0, -1, within + family.first)
     return places
 
 

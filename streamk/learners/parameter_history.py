@@ -80,10 +80,10 @@ class ParameterHistory:
         pairs = list(zip(self.arrays, self._copies, live, strict=True))
         if all((earlier == now).all() and (copies == now).all() for earlier, copies, (_, now) in pairs):
             return {}
-        found: Arrays = {}
+        arrays: Arrays = {}
         for field, (earlier, copies, _) in zip(_fields(live), pairs, strict=True):
-            found |= field.stored(np.concatenate([earlier[None], copies]))
-        return found
+            arrays |= field.stored(np.concatenate([earlier[None], copies]))
+        return arrays
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
         """Load the arrays of a model file; without any, copy the live arrays."""

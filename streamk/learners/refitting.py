@@ -9,7 +9,7 @@ with the least squared error::
 
     α = τ α_z + (1 − τ) α_p          τ minimises Σ w (z − τ φᵀα_z − (1 − τ) φᵀα_p)²
 
-where ``φᵀα_z`` is the prediction of an event without its own target (leave-one-out). The more events the
+where ``φᵀα_z`` is the prediction of an event without its target (leave-one-out). The more events the
 parts have learned for each sampled one, the smaller ``τ`` is. The combiner then learns its weights from
 outputs of experts that have not learned the events; otherwise it would prefer experts that memorise events.
 They are means over the parts, but those of neighbours are one part's: a merged learner has as many recent
@@ -19,7 +19,7 @@ If the resulting errors show that more features pay, the blocks grow and are fit
 Rows are sorted by a hash of their content, so results depend on the order of the parts only through rounding.
 
 :func:`answers` and :func:`columns_of` compute expert outputs, predictions and columns of rows outside the
-loop over events, with given label memory.
+loop over events, with the label memory as an argument.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ def answers(model: Any, rows: EncodedRows, labels: Floats) -> tuple[Floats, Arra
     The learner has sections; ``labels`` is the label memory of each row.
     """
     out = np.zeros((len(labels), model._outputs))
-    found = [_fill(model, rows.select(part), labels[part], out[part])[1] for part in slices(len(out), _ROWS)]
-    return np.concatenate(found, axis=2), out
+    outputs = [
+        _fill(model, rows.select(part), labels[part], out[part])[1] for part in slices(len(out), _ROWS)
+    ]
+    return np.concatenate(outputs, axis=2), out
 
 
 def columns_of(model: Any, rows: EncodedRows, labels: Floats) -> Floats:
@@ -93,14 +95,14 @@ def _answer_rows(handle, scratch, rows, labels, phi, outputs, out):
     room = room_for_row(source, rows.keys)
     if room > features.frequencies.shape[0]:
         return TOO_SMALL - room
-    inputs, found, of, row = scratch.inputs, scratch.keys, scratch.slots, np.int64(0)
+    inputs, keys, of, row = scratch.inputs, scratch.keys, scratch.slots, np.int64(0)
     for i in range(out.shape[0]):
         scratch.counts[0] = scale_row(
-            rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, row
+            rows, i, coding.statistics, coding.exponents, coding.seen, inputs, keys, of, row
         )
         scratch.units[0] = scale_of(scratch.counts[0], coding.exponents[0])
         transform_row(sections, scratch, row)
-        featurize(source, features, inputs, found, scratch.counts, AMPLITUDE, scratch.raw)
+        featurize(source, features, inputs, keys, scratch.counts, AMPLITUDE, scratch.raw)
         fill_columns(sections, scratch, row, np.bool_(False), phi[i : i + 1])
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
@@ -134,11 +136,11 @@ def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: 
     """Return equally many sampled events of every part, those with the first hashes, sorted by hash."""
     sampled, sources, weights = [], [], []
     for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
-        own = part._map.sections.sample.events()
-        own = own.select(_order(own)[: _MOST // len(parts)])
-        sampled.append(_as_ours(own, part, merged, places))
-        sources.append(np.full(len(own), k))
-        weights.append(np.full(len(own), share / max(len(own), 1)))
+        events = part._map.sections.sample.events()
+        events = events.select(_order(events)[: _MOST // len(parts)])
+        sampled.append(_as_ours(events, part, merged, places))
+        sources.append(np.full(len(events), k))
+        weights.append(np.full(len(events), share / max(len(events), 1)))
     whole = Sampled(
         stack([one.rows for one in sampled]),
         np.concatenate([one.labels for one in sampled]),
@@ -195,9 +197,10 @@ def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
         for k in mine:
             other = merged._experts[k]
             if k != least:  # projections start with the coefficients of least squares
-                own = slice(other.first - part.start, other.first - part.start + other.coefficients.shape[2])
-                other.coefficients[:] = expert.coefficients[:, :, own]
-                outputs[k] = phi[:, part][:, own] @ other.coefficients[0].T + correction
+                start = other.first - part.start
+                columns = slice(start, start + other.coefficients.shape[2])
+                other.coefficients[:] = expert.coefficients[:, :, columns]
+                outputs[k] = phi[:, part][:, columns] @ other.coefficients[0].T + correction
     combiner.restart()
     targets, weights = pool.events.goal[0].copy(), pool.weights.copy()
     adapt_many(*merged._combining(merged._map), outputs, targets, weights, np.empty(n))
@@ -207,7 +210,7 @@ def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
 
 
 def _fit_least_squares(expert: LeastSquares, phi: Floats, pool: Pool, of_parts: Array, events: int) -> Array:
-    """Fit an expert; return its predictions ``(n, K)``, each without the target of its own event."""
+    """Fit an expert; return its predictions ``(n, K)``, each without the target of its event."""
     joined = np.flatnonzero(phi.any(axis=0))
     rows = phi[:, joined].astype(np.float64)
     weighted, penalty = rows * pool.weights[:, None], expert.penalty * np.eye(len(joined))
@@ -246,10 +249,10 @@ def _predict_held_out(
     for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
         others, (codes, unit) = np.flatnonzero(pool.source != k), places
         events = _as_theirs(pool.events.select(others), part, merged, places)
-        found, predicted = answers(part, events.rows, events.labels)
+        unscaled, predicted = answers(part, events.rows, events.labels)
         cells = others[:, None], np.array(codes)
-        scaled = found[..., : len(codes)] * unit.scale + unit.offset
-        scaled[weighed:] = found[weighed:, ..., : len(codes)]  # the size of errors, which is relative
+        scaled = unscaled[..., : len(codes)] * unit.scale + unit.offset
+        scaled[weighed:] = unscaled[weighed:, ..., : len(codes)]  # the size of errors, which is relative
         outputs[:, :, *cells] += share * scaled
         first = weight[others, 0] == 0.0
         of_one_part[:, :, others[first, None], np.array(codes)] = scaled[nearby][:, :, first]

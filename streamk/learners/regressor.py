@@ -35,7 +35,7 @@ class Regressor(Learner, base.MiniBatchRegressor):
         x
             Field names to numbers, booleans, strings, dates or times; None and NaN are missing values.
         y
-            The target, in its own units. None if there is none: nothing is learned, but ``Kernel…`` learners
+            The target, in its units. None if there is none: nothing is learned, but ``Kernel…`` learners
             rely less on the targets before (:mod:`streamk.learners.stale`).
         w
             Sample weight: divides the regulariser, so a heavier event is fitted more closely.
@@ -57,7 +57,7 @@ class Regressor(Learner, base.MiniBatchRegressor):
         self._learn_event(x, target, w, 1)
 
     def predict_one(self, x: Event) -> float:
-        """Return the predicted target in its own units; 0.0 before any learning."""
+        """Return the predicted target in its units; 0.0 before any learning."""
         out = self._predict_event(x)
         return 0.0 if out is None else float(out[0])
 

@@ -43,12 +43,12 @@ class Scratch:
 
     def of_row(self, width: int) -> Handle:
         """Return the arrays for single rows of so many inputs."""
-        found = self._of_row.get(width)
-        if found is None:
+        buffers = self._of_row.get(width)
+        if buffers is None:
             if len(self._of_row) >= _MOST_WIDTHS:
                 self._of_row.clear()
-            found = self._of_row[width] = self._make(1, width)
-        return found
+            buffers = self._of_row[width] = self._make(1, width)
+        return buffers
 
     def take(self, width: int) -> Handle:
         """Return arrays for tiles of rows of so many inputs, which no other thread has."""

@@ -5,8 +5,8 @@ experts no longer change, the label memory is out of date, and those weights are
 Elec2 log loss was 4.4. So a second combiner learns weights for *stale* experts. Their coefficients are copied
 after 64, 128, 256, 512 events, and then after every 1,024; at one event in 16, drawn at random, the second
 combiner learns from the outputs of the copies, with the label memory at its running mean. Two of its sets of
-weights start equal; the third is set to the weights of the first combiner at every copy. It has intervals of
-its own, as wide as the errors of the copies.
+weights start equal; the third is set to the weights of the first combiner at every copy. It has separate
+intervals, as wide as the errors of the copies.
 
 Experts also become stale while events have no label. If ``a > 16`` events have come since the last label, the
 prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner and ``g`` of the second, both with the
@@ -58,7 +58,7 @@ class StaleExperts:
     since
         The event count at the last copy, −1 while there is no usable copy.
     passed
-        The number of events without a label since some event was learned: see :meth:`unlabelled`.
+        The number of events without a label since an event was learned: see :meth:`unlabelled`.
     """
 
     def __init__(
@@ -127,12 +127,12 @@ class StaleExperts:
         waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
         if not self.combiner.has_learned and self.since < 0.0:
             return waiting
-        found = waiting | {f"stale.{name}": array for name, array in self.combiner.state_dict().items()}
-        found["stale.since"] = np.array([self.since])
+        arrays = waiting | {f"stale.{name}": array for name, array in self.combiner.state_dict().items()}
+        arrays["stale.since"] = np.array([self.since])
         if self.since >= 0.0:
             for field, array in zip(_fields(live), self.arrays, strict=True):
-                found |= field.stored(array)
-        return found
+                arrays |= field.stored(array)
+        return arrays
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
         """Load the arrays of a model file; raise a ValueError if they are impossible."""

@@ -335,11 +335,11 @@ class StreamingLearner(Learner):
         """Learn rows one by one, in runs up to the next block or copy; ``learned`` are those with weight."""
         start, done, growth = 0, 0.0, self._growth
         while start < goal.shape[1]:
-            stop, given = goal.shape[1], out
+            stop, filled = goal.shape[1], out
             if done < len(learned):
                 if len(out) and growth.openings and growth.due(self._codec.counts[EVENTS]):
                     # the event with which a block of features opens is predicted without it
-                    stop, given, done = int(learned[int(done)]) + 1, out[:0], done + 1.0
+                    stop, filled, done = int(learned[int(done)]) + 1, out[:0], done + 1.0
                     self._predict_rows(rows.select(slice(start, stop)), out[start:stop])
                     self._open_due()
                 else:
@@ -349,7 +349,7 @@ class StreamingLearner(Learner):
                         stop = int(learned[int(done)])
             part = slice(start, stop)
             assert self._map is not None
-            self._run(self._map, True, rows.select(part), np.ascontiguousarray(goal[:, part]), given[part])
+            self._run(self._map, True, rows.select(part), np.ascontiguousarray(goal[:, part]), filled[part])
             self._learned()
             start = stop
 
@@ -424,8 +424,8 @@ class StreamingLearner(Learner):
         if out is not None:
             combine_many(*combining, _both(outputs), out)
         adapt_many(*combining, _both(outputs), targets, weights, aims)
-        for expert, given, features in zip(self._experts, outputs, kept, strict=True):
-            expert.step_many(Lesson(given, features, aims, weights, known))
+        for expert, output, features in zip(self._experts, outputs, kept, strict=True):
+            expert.step_many(Lesson(output, features, aims, weights, known))
         if first:
             codec.counts[:] = after
         else:
@@ -482,20 +482,20 @@ class StreamingLearner(Learner):
 
     def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
         """Return the records of codec, source, map, experts and combiner for compiled code."""
-        found = self._arguments
+        records = self._arguments
         if (
-            found is None
-            or found[0].statistics is not self._codec.inputs.statistics
-            or found[2] is not e.record
+            records is None
+            or records[0].statistics is not self._codec.inputs.statistics
+            or records[2] is not e.record
         ):
             coding = self._codec.coding(np.array(e.exponents))
             groups = tuple(
                 tuple(expert.record for expert in self._experts if type(expert) is rule)
                 for rule in self._rules
             )
-            found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
+            records = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
             self._handles = None
-        return found
+        return records
 
     def _combining(self, e: FeatureMap) -> tuple[Handle, Handle, Handle]:
         """Return handles of the codec, the combiner and its scratch arrays."""
@@ -504,10 +504,10 @@ class StreamingLearner(Learner):
 
     def _handles_of(self, e: FeatureMap) -> Handles:
         """Return the arguments of the compiled loop that stay the same."""
-        found = self._all_but_rows(e)
+        records = self._all_but_rows(e)
         if self._handles is None:
-            groups, combiner = found[3:]
-            shared = self._shared(e, *found[:3])
+            groups, combiner = records[3:]
+            shared = self._shared(e, *records[:3])
             now = before = frozen = self._view(shared, groups, combiner)
             if self._history is not None:
                 arrays = iter(self._history.arrays)
@@ -593,7 +593,7 @@ class StreamingLearner(Learner):
             handles = self._handles_of(e)
         if handles.rows is not rows:
             handles.rows, handles.buffers = rows, handles.scratch.of_row(rows.values.shape[1])
-        goal, given = handles.goal, handles.out if out is None else out
+        goal, filled = handles.goal, handles.out if out is None else out
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
@@ -601,7 +601,7 @@ class StreamingLearner(Learner):
         # buffers and ``out`` of the handles hold this prediction until the next call
         handles.predicted = None if learning or out is not None else inputs.encoded
         rarely = self._stale.rarely if learning and self._stale is not None else 0
-        arguments = learning, handles.late, rarely, reuse, handles.buffers, rows, handles.views, goal, given
+        arguments = learning, handles.late, rarely, reuse, handles.buffers, rows, handles.views, goal, filled
         run = self._run_first if self._entry is None else self._entry.run
         code: int = run(*arguments)
         if code == DONE or code >= 0:
@@ -641,20 +641,20 @@ class StreamingLearner(Learner):
         self, handles: Handles, views: Handle, learning: bool, rows: EncodedRows, goal: Array, out: Array
     ) -> int:
         """Run the compiled loop on arrays of any layout; it is compiled for that of a single event."""
-        given = out
+        filled = out
         if not _has_layout(rows, goal, out):
             usual = [
                 np.require(array, kind, ["C", "A", "W"])
                 for array, kind in zip((*rows, goal, out), _KINDS, strict=True)
             ]
-            rows, (goal, given) = EncodedRows(*usual[:3]), usual[3:]
+            rows, (goal, filled) = EncodedRows(*usual[:3]), usual[3:]
         rarely, width = 0 if self._stale is None else self._stale.rarely, rows.values.shape[1]
         buffers = handles.scratch.take(width)
         run = self._run_first if self._entry is None else self._entry.run
-        code: int = run(learning, handles.late, rarely, False, buffers, rows, views, goal, given)
+        code: int = run(learning, handles.late, rarely, False, buffers, rows, views, goal, filled)
         handles.scratch.put_back(width, buffers)
-        if given is not out:
-            out[:] = given
+        if filled is not out:
+            out[:] = filled
         return code
 
     def _run_stale(self, e: FeatureMap, rows: EncodedRows, combiner: tuple[object, ...], out: Array) -> None:
@@ -737,17 +737,17 @@ class StreamingLearner(Learner):
             raise ValueError("the learner is frozen; let the learner learn that frozen() was called on")
 
     def _to_parts(self) -> tuple[Json, Arrays]:
-        found = {f"codec.{name}": array for name, array in self._codec.state_dict().items()}
-        found |= self._combiner.state_dict()
+        arrays = {f"codec.{name}": array for name, array in self._codec.state_dict().items()}
+        arrays |= self._combiner.state_dict()
         if self._map is not None:
             if self._map.sections is not None:
-                found |= self._map.sections.state_dict() | self._map.sections.sample.arrays()
+                arrays |= self._map.sections.state_dict() | self._map.sections.sample.arrays()
             for k, expert in enumerate(self._experts):
-                found |= {f"expert{k}.{name}": array for name, array in expert.state_dict().items()}
+                arrays |= {f"expert{k}.{name}": array for name, array in expert.state_dict().items()}
             if self._history is not None:
-                found |= self._history.state_dict(self._live())
+                arrays |= self._history.state_dict(self._live())
             if self._stale is not None:
-                found |= self._stale.state_dict(self._coefficients(), self.events)
+                arrays |= self._stale.state_dict(self._coefficients(), self.events)
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),
@@ -759,7 +759,7 @@ class StreamingLearner(Learner):
             **({"frozen": True} if self._is_frozen else {}),
             **self._codec.header(),
         }
-        return header, found | self._pending.arrays()
+        return header, arrays | self._pending.arrays()
 
     @classmethod
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
@@ -847,4 +847,4 @@ def _with_coefficients(groups: Any, arrays: Iterator[AnyArray]) -> object:
 
 def _both(outputs: Sequence[Floats]) -> Floats:
     """Return outputs of experts, ``(sets, m, K)``, as ``(E, 2, m, K)``."""
-    return np.array([given if len(given) > FINAL else given.repeat(2, axis=0) for given in outputs])
+    return np.array([output if len(output) > FINAL else output.repeat(2, axis=0) for output in outputs])

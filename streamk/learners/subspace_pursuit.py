@@ -101,8 +101,8 @@ class SubspacePursuitClassifier(_SubspacePursuit, Classifier):
 class SubspacePursuitRegressor(_SubspacePursuit, Regressor):
     """Kernel regressor of second order in the leading directions of many features.
 
-    The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
-    back in its own units.
+    The target is standardised by the events before, clipped to ±6 deviations, and predictions are
+    in its units.
 
     Parameters
     ----------

@@ -36,12 +36,12 @@ class Summary(Json):
 
         Until a block does, all inputs have relevance 1 in it.
         """
-        given = self.get("relevance", {})
-        learned = [block for block in zip(*given.values(), strict=True) if set(block) != {1.0}]
+        relevance = self.get("relevance", {})
+        learned = [block for block in zip(*relevance.values(), strict=True) if set(block) != {1.0}]
         if not learned:
             return {}
         means = map(fmean, zip(*learned, strict=True))
-        return dict(sorted(zip(given, means, strict=True), key=lambda pair: -pair[1]))
+        return dict(sorted(zip(relevance, means, strict=True), key=lambda pair: -pair[1]))
 
     def weights(self) -> dict[str, float]:
         """Return the weights of experts, that with the largest absolute value first."""
@@ -62,8 +62,8 @@ class Summary(Json):
         if not tables:
             raise ValueError("the learner has no relevance and no weights to plot; learn events first")
         longest = max(len(values) for _, values in tables)
-        figure, found = panels(len(tables), 5 * len(tables), 1 + 0.22 * longest)
-        for panel, (title, values) in zip(found, tables, strict=True):
+        figure, axes = panels(len(tables), 5 * len(tables), 1 + 0.22 * longest)
+        for panel, (title, values) in zip(axes, tables, strict=True):
             panel.barh(list(values), list(values.values()))
             panel.invert_yaxis()
             panel.set_title(title, fontsize="medium")

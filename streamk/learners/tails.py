@@ -123,7 +123,7 @@ def _sizes(rows: EncodedRows) -> Array:
 
 def _transforms_for(rows: EncodedRows, learner: Any) -> dict[str, Transform]:
     """Return transforms of numbers with heavy tails, and new fits of transforms that exist."""
-    inputs, found = learner._codec.inputs, {}
+    inputs, transforms = learner._codec.inputs, {}
     slots = np.broadcast_to(rows.slots, rows.values.shape)
     counts = np.bincount(slots[slots >= 0], minlength=len(inputs.numbers))
     for name, slot in inputs.numbers.items():
@@ -131,8 +131,8 @@ def _transforms_for(rows: EncodedRows, learner: Any) -> dict[str, Transform]:
             continue
         values = rows.values[slots == slot]
         if name in inputs.transforms or has_heavy_tails(values):
-            found[name] = Transform.fit(values)
-    return found
+            transforms[name] = Transform.fit(values)
+    return transforms
 
 
 def _within_fences(goal: Array) -> Array:
@@ -143,7 +143,7 @@ def _within_fences(goal: Array) -> Array:
 
 
 def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
-    """Reset all but names, transforms, labels and seed, and learn the given events."""
+    """Reset all but names, transforms, labels and seed, and learn the events."""
     made, codec = learner._map, learner._codec
     fresh = type(learner)(**learner._get_params())
     fresh._looked = learner._looked
