@@ -1,4 +1,4 @@
-"""The papers' own solvers, which store events or centers; the other learners store a seed."""
+"""The solvers of the papers, which store events or centers; the other learners store a seed."""
 
 from streamk.exact import merging as _merging  # noqa: F401  registers how exact learners merge
 from streamk.exact.eigenpro import EigenProClassifier, EigenProRegressor

@@ -20,7 +20,7 @@ CHOICES = ("random", "k-means")
 _PIECE = 2048  # rows of a mini-batch
 _PASSES = 12  # after the first, by whole passes, at most
 _STANDS = 0.999  # of the error before a pass: where less is gained, it was the last
-_ORDER = 0x4345_4E54  # a stream of random numbers of its own
+_ORDER = 0x4345_4E54  # a separate stream of random numbers
 
 
 class Centers(NamedTuple):
@@ -33,7 +33,7 @@ class Centers(NamedTuple):
 def centers(
     choose: str, X: Floats, count: int, seed: int, passed: Callable[[], None] = lambda: None
 ) -> Centers:
-    """Return at most ``count`` centers of some rows.
+    """Return at most ``count`` centers of rows.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def distinct(X: Floats, order: Places, count: int) -> Places:
 
 
 def k_means(X: Floats, order: Places, first: Floats, passed: Callable[[], None]) -> Centers:
-    """Return the means of clusters, starting from some rows.
+    """Return the means of clusters, starting from ``first``.
 
     In the first pass every mini-batch moves the means of its rows' clusters; a mean is that of all rows
     assigned to the cluster so far (Sculley 2010). In each later pass, all rows are assigned to the present
@@ -98,9 +98,9 @@ def k_means(X: Floats, order: Places, first: Floats, passed: Callable[[], None])
         if not error < _STANDS * before:
             break
         before = error
-    found = means.astype(np.float32)
-    apart = np.sort(distinct(found, np.arange(len(found)), len(found)))
-    return Centers(found[apart], np.maximum(masses[apart], 1.0))
+    single = means.astype(np.float32)
+    apart = np.sort(distinct(single, np.arange(len(single)), len(single)))
+    return Centers(single[apart], np.maximum(masses[apart], 1.0))
 
 
 def _assigned(rows: Floats, means: Floats) -> tuple[Array, Array, float]:

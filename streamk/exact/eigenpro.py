@@ -99,7 +99,7 @@ class EigenProLearner(ExactLearner):
         """Make centers of dense rows, and an expansion with coefficients of 0."""
         assert self._drawn is not None
         task = bar.add_task("centers", total=passes(self.choose)) if bar else None
-        found = centers(
+        chosen = centers(
             self.choose,
             X,
             self.centers,
@@ -109,11 +109,11 @@ class EigenProLearner(ExactLearner):
         if bar and task is not None:
             bar.remove_task(task)  # it may have taken fewer passes
         self._scale = super()._unit()
-        self._masses = found.masses
+        self._masses = chosen.masses
         centre = 0.0 if self._classifies else self._scale[0]
         self._expansion = Expansion(
-            self._kernel, self.bandwidth or bandwidth_for(self._kernel, X), columns, found.vectors,
-            np.zeros((len(found.vectors), 1)), np.array([centre]),
+            self._kernel, self.bandwidth or bandwidth_for(self._kernel, X), columns, chosen.vectors,
+            np.zeros((len(chosen.vectors), 1)), np.array([centre]),
         )  # fmt: skip
         self._solver = None
         self._together = self._ready().together
@@ -133,7 +133,7 @@ class EigenProLearner(ExactLearner):
         return self._scale
 
     def _wanted(self, targets: Array) -> Array:
-        """Return the targets of the expansion, ``(n, K)``: numbers in their own units, minus the centre."""
+        """Return the targets of the expansion, ``(n, K)``: numbers in their units, minus the centre."""
         goals = self._targets(targets)
         return goals if self._classifies else goals * self._scale[1]
 
@@ -210,7 +210,7 @@ class EigenProLearner(ExactLearner):
         self._set(total / counted)
 
     def _rounds(self, rows: int, together: int) -> Iterator[Places]:
-        """Yield the places of the rows of every round, each epoch in an order of its own."""
+        """Yield the places of the rows of every round, each epoch in another order."""
         assert self._drawn is not None
         for epoch in range(self.epochs):
             order = permutation(self._drawn, epoch, rows)

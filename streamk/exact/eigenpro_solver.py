@@ -1,9 +1,9 @@
-"""The solver of EigenPro 3 over given centers: preconditioned gradients, projected onto their span.
+"""The solver of EigenPro 3 over fixed centers: preconditioned gradients, projected onto their span.
 
 The model is ``f(x) = Σ_k k(x, z_k) α_k`` over ``p`` centers ``Z``. Its square error has the gradient
 ``K(·, X)(f(X) − y)`` in the kernel's space, whose top directions are so much steeper than the others that
-they alone bound the step. A *preconditioner* flattens the top ``q`` of them, found from a subsample ``X_s``
-of ``s`` rows with masses ``w`` (Abedsoltan, Belkin and Pandit 2023, eqs. 29 and 30):
+they alone bound the step. A *preconditioner* flattens the top ``q`` of them, computed from a subsample
+``X_s`` of ``s`` rows with masses ``w`` (Abedsoltan, Belkin and Pandit 2023, eqs. 29 and 30):
 
     √w K(X_s, X_s) √w = E Λ Eᵀ    P{K(·, X)g} = K(·, X)g − K(·, X_s) F D Fᵀ K(X_s, X)g
     F = √w E_q                    D_i = (1 − (λ_{q+1}/λ_i)^a) / λ_i
@@ -61,7 +61,7 @@ class EigenPro:
     centers
         ``Z`` and their masses.
     settings
-        Projection, subsample, rank and batch. A subsample is at most 2,000 centers if none is given; a batch
+        Projection, subsample, rank and batch. A subsample is at most 2,000 centers by default; a batch
         half as many rows as there are centers, from 128 to 2,048, but no more than the preconditioner allows.
 
     Raises
@@ -94,8 +94,8 @@ class EigenPro:
             return ExactProjection(lambda part: self.block(self.centers[part], self.centers), count)
         together = max(_LEAST_INSIDE, count // 4)
         inside = preconditioner(top, np.ones(len(top)), settings.rank, together, INNER_EXPONENT)
-        own = Similarities(self._kernel, self._bandwidth, self.centers, self.centers)
-        return InexactProjection(own.part, inside)
+        similarities = Similarities(self._kernel, self._bandwidth, self.centers, self.centers)
+        return InexactProjection(similarities.part, inside)
 
     @property
     def together(self) -> int:
@@ -243,9 +243,9 @@ class ExactProjection:
     def __call__(self, goal: Array, back: Array) -> Array:
         """Return ``θ``."""
         with one_blas_thread():
-            found: Array = cho_solve((self._factor, True), goal, check_finite=False)
-        found[: len(back)] -= back
-        return found
+            coefficients: Array = cho_solve((self._factor, True), goal, check_finite=False)
+        coefficients[: len(back)] -= back
+        return coefficients
 
 
 class InexactProjection:
@@ -259,19 +259,19 @@ class InexactProjection:
         goal = goal.copy()
         for part in slices(len(goal), _PIECE):
             goal[part] -= products(self._rows_of(part)[:, : len(back)], back.astype(np.float32))
-        found = np.zeros_like(goal)
+        coefficients = np.zeros_like(goal)
         enough = _CLOSE * float(np.mean(goal * goal))
         for _ in range(self._sweeps):
             total = 0.0
             for part in slices(len(goal), self._conditioner.batch):
-                residual = interpolate(self._rows_of(part), part, goal[part], found, self._conditioner)
+                residual = interpolate(self._rows_of(part), part, goal[part], coefficients, self._conditioner)
                 total += float(np.sum(residual * residual))
             if total <= enough * goal.size:
                 break
-        return found
+        return coefficients
 
 
-def interpolate(similar: Floats, part: slice, goal: Array, found: Array, by: Preconditioner) -> Array:
+def interpolate(similar: Floats, part: slice, goal: Array, coefficients: Array, by: Preconditioner) -> Array:
     """Take one step of EigenPro 2 towards ``K(Z, Z)θ = h``, in place; return the residual before it.
 
     Parameters
@@ -282,19 +282,19 @@ def interpolate(similar: Floats, part: slice, goal: Array, found: Array, by: Pre
         Where the batch ``Z_m`` stands among the centers.
     goal
         ``h`` of the batch, ``(m, K)``.
-    found
+    coefficients
         ``θ``, ``(p, K)``.
     by
         The preconditioner, whose subsample are the first centers.
     """
     size = len(by.vectors)
-    residual = products(similar, found.astype(np.float32)) - goal
+    residual = products(similar, coefficients.astype(np.float32)) - goal
     back = by.correction(adjoint(similar[:, :size], residual))
     moved = products(similar[:, part], residual.astype(np.float32))
     moved -= products(similar[:, :size], back.astype(np.float32))
     rate = bounded(by.rate(len(goal)), residual, moved, np.ones(len(goal)))
-    found[part] -= rate * residual
-    found[:size] += rate * back
+    coefficients[part] -= rate * residual
+    coefficients[:size] += rate * back
     return residual
 
 
@@ -305,10 +305,10 @@ def adjoint(similar: Floats, g: Array) -> Array:
 
 
 def bounded(rate: float, gradient: Array, moved: Array, weights: Array) -> Array:
-    """Return the step of each output: the given one, or the best one for the batch if that is smaller.
+    """Return the step of each output: ``rate``, or the best one for the batch if that is smaller.
 
     ``gradient`` are the weighted residuals ``(m, K)``; ``moved`` is the decrease of predictions in a step
-    of 1. Such a step never increases the batch's own error.
+    of 1. Such a step never increases the batch's error.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         best = np.sum(gradient * moved, axis=0) / np.sum(weights[:, None] * moved * moved, axis=0)
@@ -341,7 +341,7 @@ def delayed_steps(
 ) -> Array:
     """Return the coefficients after a step for each batch, and one projection after all of them.
 
-    Until then the rows are centers of their own, with the coefficients that their steps gave them: the
+    Until then the rows are further centers, with the coefficients that their steps gave them: the
     delayed projection of EigenPro 4.
     """
     now, size = coefficients.copy(), len(by.vectors)
@@ -349,8 +349,8 @@ def delayed_steps(
     goal, taken = np.zeros_like(now), np.zeros_like(now[:size])
     for batch in batches:
         said = products(batch.similar, now.astype(np.float32))
-        for other, own in gone:
-            said += products(block(batch.rows, other.rows), own.astype(np.float32))
+        for other, change in gone:
+            said += products(block(batch.rows, other.rows), change.astype(np.float32))
         gradient = _gradient(batch, said)
         upward = adjoint(batch.similar, gradient)
         back = by.correction(upward[:size])
@@ -376,6 +376,6 @@ def _gradient(batch: MiniBatch, said: Array) -> Array:
     return np.asarray(_tame(batch.weights)[:, None] * (said - batch.targets))
 
 
-def _if_finite(found: Array, before: Array) -> Array:
+def _if_finite(after: Array, before: Array) -> Array:
     """Return new coefficients, or those before if single precision overflowed."""
-    return found if np.isfinite(found).all() else before
+    return after if np.isfinite(after).all() else before

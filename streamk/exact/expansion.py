@@ -1,8 +1,8 @@
 """The solution of an exact solver: the expansion ``f(x) = Σ_i k(x, z_i) a_i + b`` over stored centers.
 
 Centers are dense vectors. A vector has a column for every input, sorted by the inputs' keys and scaled by the
-statistics at the time of the solution; both belong to the expansion and never change. If no bandwidth is
-given, :func:`bandwidth_for` computes it from the rows.
+statistics at the time of the solution; both belong to the expansion and never change. Without a
+bandwidth, :func:`bandwidth_for` computes it from the rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class InputColumns(NamedTuple):
 
     @classmethod
     def of(cls, parts: Iterable[EncodedRows], statistics: Array) -> InputColumns:
-        """Return the columns of all inputs of some rows, which may be in several parts.
+        """Return the columns of all inputs of rows, which may be in several parts.
 
         The last names have no scale if no event was learned with them: a batch registers its names before it
         learns the first of its rows, while a loop registers them later.
@@ -138,7 +138,7 @@ _LOOKED_AT = 500  # rows and more, evenly spaced
 
 
 def bandwidth_for(kernel: Kernel, X: Floats) -> float:
-    """Return the median distance between rows, in the kernel's own metric.
+    """Return the median distance between rows, in the kernel's metric.
 
     For a kernel of inner products it is the root of the rows' mean squared length, so that products are about
     1. If all rows are the same, it is 1.

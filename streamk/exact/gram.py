@@ -14,7 +14,7 @@ _TILE = 512  # columns
 
 
 def gram_of(columns: Floats, others: Array, precision: type = np.float64) -> tuple[Array, Array]:
-    """Return ``CᵀC`` ``(m, m)`` and ``Cᵀ`` times some other columns ``(m, K)``.
+    """Return ``CᵀC`` ``(m, m)`` and ``Cᵀ`` times other columns ``(m, K)``.
 
     Parameters
     ----------

@@ -140,8 +140,8 @@ class ExactLearner(Learner):
         outputs: Array = self._expansion.outputs(self._dense(self._expansion.columns, rows))
         if self._classifies:
             wide: Array = np.zeros((len(outputs), max(outputs.shape[1], self._codec.outputs)))
-            for given, out in zip(outputs, wide[:, : outputs.shape[1]], strict=True):
-                project_simplex(given, out)
+            for output, out in zip(outputs, wide[:, : outputs.shape[1]], strict=True):
+                project_simplex(output, out)
                 out += _DOUBT * (1.0 / len(out) - out)
             return wide
         return outputs
@@ -213,16 +213,16 @@ class ExactLearner(Learner):
         )
 
     def _to_parts(self) -> tuple[Json, Arrays]:
-        found = {f"codec.{name}": array for name, array in self._codec.state_dict().items()}
+        arrays = {f"codec.{name}": array for name, array in self._codec.state_dict().items()}
         if self._expansion is not None:
-            found |= self._expansion.state_dict()
+            arrays |= self._expansion.state_dict()
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),
             "events": self.events,
             **self._codec.header(),
         }
-        return header, found
+        return header, arrays
 
     @classmethod
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:

@@ -70,18 +70,18 @@ def changed(G: Array, position: int, old: float, new: float) -> Array:
 def removed(G: Array, position: int) -> Array:
     """Return ``G`` after a weight became 0 (case 3, eq. 26)."""
     column = np.delete(G[position], position)
-    rest = np.delete(np.delete(G, position, 0), position, 1)
-    rest -= np.outer(column / G[position, position], column)
-    return rest
+    smaller = np.delete(np.delete(G, position, 0), position, 1)
+    smaller -= np.outer(column / G[position, position], column)
+    return smaller
 
 
-def added(G: Array, cross: Array, own: float, new: float, ridge: float) -> Array:
+def added(G: Array, cross: Array, square: float, new: float, ridge: float) -> Array:
     """Return ``G`` after a weight came from 0 (case 4, eq. 27); its column is the last.
 
-    ``cross`` are the inner products ``Cᵀc`` with the columns before it, ``own`` is ``cᵀc``.
+    ``cross`` are the inner products ``Cᵀc`` with the columns before it, ``square`` is ``cᵀc``.
     """
     known = G @ cross / ridge
-    s = 1.0 / (1.0 / new + own / ridge - cross @ known / ridge)
+    s = 1.0 / (1.0 / new + square / ridge - cross @ known / ridge)
     grown = np.empty((len(G) + 1, len(G) + 1))
     grown[:-1, :-1] = G
     grown[:-1, :-1] += np.outer(s * known, known)
@@ -128,10 +128,10 @@ def start(bases: Bases) -> DescentState:
 def step(state: DescentState, bases: Bases, place: int, rules: Rules) -> DescentState:
     """Return the state after the weight at ``place`` had its turn; the same state if it stays 0 (case 1)."""
     ridge, penalty, move = rules
-    cross, own = bases.products(place, state.places)
+    cross, square = bases.products(place, state.places)
     slope = float(bases.goals[place] - cross @ state.beta) / ridge
-    found = np.flatnonzero(state.places == place)
-    position = int(found[0]) if len(found) else -1
+    positions = np.flatnonzero(state.places == place)
+    position = int(positions[0]) if len(positions) else -1
     if position >= 0 and _drifted(state, position, slope, rules):
         state = refreshed(state, bases, rules)
         slope = float(bases.goals[place] - cross @ state.beta) / ridge
@@ -139,7 +139,7 @@ def step(state: DescentState, bases: Bases, place: int, rules: Rules) -> Descent
     gain = ridge * slope * slope
     if old == 0.0 and gain <= penalty:
         return state
-    curvature = (own - float(cross @ (state.G @ cross)) / ridge) / ridge
+    curvature = (square - float(cross @ (state.G @ cross)) / ridge) / ridge
     new = max(0.0, old + move(slope, curvature, ridge, penalty)) if gain * curvature > 0.0 else 0.0
     if new == old:
         return state
@@ -151,7 +151,7 @@ def step(state: DescentState, bases: Bases, place: int, rules: Rules) -> Descent
         G = removed(G, position)
     elif old == 0.0:
         places, mu, goals = np.append(places, place), np.append(mu, new), np.append(goals, bases.goals[place])
-        G = added(G, cross, own, new, ridge)
+        G = added(G, cross, square, new, ridge)
     else:
         mu = mu.copy()
         mu[position] = new

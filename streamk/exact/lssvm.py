@@ -19,7 +19,7 @@ from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
 
-_SWEEPS = 2  # over all events, if no number of steps is given
+_SWEEPS = 2  # over all events, by default
 _LEAST = 1e-12  # of a weight: an event of next to none
 _HELD_OUT = 2**20  # the random stream of the validation part, different from those of the members
 
@@ -64,9 +64,9 @@ class _LSSVM(ReservoirLearner):
             task = bar.add_task(self.solver, total=members * steps)
             for member in range(members):
                 sets = blocks_of(self._drawn_seed, member, len(kept), self.block)
-                found = solutions(self.solver, system, sets, steps)
+                iterates = solutions(self.solver, system, sets, steps)
                 total += last_or_best(
-                    found, judge, math.ceil(len(kept) / self.block), lambda: bar.advance(task)
+                    iterates, judge, math.ceil(len(kept) / self.block), lambda: bar.advance(task)
                 )
                 bar.update(task, completed=(member + 1) * steps)
         W = total / members
@@ -77,7 +77,7 @@ class _LSSVM(ReservoirLearner):
     def _members_and_steps(self, events: int) -> tuple[int, int]:
         """Return how many solutions are averaged, and how many steps each takes."""
         if self.solver == "nystrom":
-            return 1, self.committee  # it averages its own
+            return 1, self.committee  # it averages its solutions
         sweep = math.ceil(events / self.block)
         return self.committee, self.steps or (1 if sweep == 1 else _SWEEPS * sweep)
 

@@ -62,16 +62,16 @@ class System:
 
     def columns(self, chosen: Places) -> Floats:
         """Return ``Θ_s`` of the bias and the chosen events, ``(N + 1, J + 1)``."""
-        found = np.empty((len(self.goal), 1 + len(chosen)), dtype=np.float32)
-        found[0, 0], found[0, 1:], found[1:, 0] = 0.0, 1.0, 1.0
+        theta = np.empty((len(self.goal), 1 + len(chosen)), dtype=np.float32)
+        theta[0, 0], theta[0, 1:], theta[1:, 0] = 0.0, 1.0, 1.0
         for part in slices(len(self.X), 8 * _PIECE):
-            found[1:][part, 1:] = self.kernel.block(self.X[part], self.X[chosen], self.bandwidth)
-        found[1 + chosen, 1 + np.arange(len(chosen))] += self.ridge[chosen].astype(np.float32)
-        return found
+            theta[1:][part, 1:] = self.kernel.block(self.X[part], self.X[chosen], self.bandwidth)
+        theta[1 + chosen, 1 + np.arange(len(chosen))] += self.ridge[chosen].astype(np.float32)
+        return theta
 
 
 class _Block:
-    """``Θ_s``, with its Gram matrix factored and its products with some other columns."""
+    """``Θ_s``, with its Gram matrix factored and its products with other columns."""
 
     def __init__(self, columns: Floats, others: Array) -> None:
         self.columns = columns
@@ -84,7 +84,7 @@ class _Block:
             self._factor = _factored(gram)
 
     def solve(self, right: Array) -> Array:
-        """Return ``G⁻¹`` of some columns."""
+        """Return ``G⁻¹`` times ``right``."""
         with one_blas_thread():
             solved = cho_solve((self._factor, True), self._scale * right, check_finite=False)
         return np.asarray(self._scale * solved)
@@ -131,9 +131,9 @@ def pursuit(system: System, sets: Iterator[Places]) -> Iterator[Array]:
     W, residual = np.zeros_like(system.goal), system.goal.copy()
     for chosen in sets:
         block = _Block(system.columns(chosen), residual)
-        found = block.solve(block.products)
-        W[_places(chosen)] += found
-        block.times(-found, residual)
+        change = block.solve(block.products)
+        W[_places(chosen)] += change
+        block.times(-change, residual)
         yield W
 
 
@@ -145,10 +145,10 @@ def kaczmarz_pursuit(system: System, sets: Iterator[Places]) -> Iterator[Array]:
         place = _places(chosen)
         block = _Block(system.columns(chosen), np.hstack([residual, W]))
         of_residual, of_all = block.products[:, :outputs], block.products[:, outputs:]
-        found = block.solve(of_residual)
-        W[place] += found
-        block.times(-found, residual)
-        said = of_all + block.columns[place].astype(np.float64).T @ found
+        change = block.solve(of_residual)
+        W[place] += change
+        block.times(-change, residual)
+        said = of_all + block.columns[place].astype(np.float64).T @ change
         block.times(block.solve(system.goal[place] - said), W)
         yield W
 
@@ -166,7 +166,7 @@ def nystrom(system: System, sets: Iterator[Places]) -> Iterator[Array]:
 def averaged(solutions: Iterator[Array], alone: int) -> Iterator[Array]:
     """Yield the first ``alone`` solutions, and then the mean of those after them.
 
-    A projection fits its own rows exactly, including their noise, which increases the error on others; the
+    A projection fits its rows exactly, including their noise, which increases the error on others; the
     mean of several is better than any of them (as that of several seeds is, eqs. 67 and 68).
     """
     total, count = np.zeros(0), 0
@@ -189,5 +189,5 @@ _PROJECTING = "kaczmarz", "kaczmarz-pursuit"
 
 def solutions(solver: str, system: System, sets: Iterator[Places], steps: int) -> Iterator[Array]:
     """Yield the solution after each step; with projections, from the middle on the mean of solutions."""
-    found = SOLVERS[solver](system, itertools.islice(sets, steps))
-    return averaged(found, steps // 2) if solver in _PROJECTING else found
+    iterates = SOLVERS[solver](system, itertools.islice(sets, steps))
+    return averaged(iterates, steps // 2) if solver in _PROJECTING else iterates

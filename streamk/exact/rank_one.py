@@ -42,15 +42,15 @@ class WeightedColumns:
     def _scale(self, event: int) -> float:
         """Return ``1/√k(x, x)``; 0 for an event whose column is 0."""
         row = self.X[event : event + 1].astype(np.float64)
-        own = float(self.kernel(row, row, self.bandwidth)[0, 0])
-        return 1.0 / float(np.sqrt(own)) if own >= _SMALLEST else 0.0
+        square = float(self.kernel(row, row, self.bandwidth)[0, 0])
+        return 1.0 / float(np.sqrt(square)) if square >= _SMALLEST else 0.0
 
     def block(self, rows: slice, places: slice) -> Floats:
-        """Return some rows of some columns."""
-        found = self.kernel.block(self.X[rows], self.X[self.chosen[places]], self.bandwidth)
-        found *= self.scales[places].astype(np.float32)
-        found *= self._roots[rows, None]
-        return found
+        """Return rows of the columns at ``places``."""
+        columns = self.kernel.block(self.X[rows], self.X[self.chosen[places]], self.bandwidth)
+        columns *= self.scales[places].astype(np.float32)
+        columns *= self._roots[rows, None]
+        return columns
 
     def column(self, place: int) -> Array:
         """Return one column, ``(n,)``."""
@@ -73,10 +73,10 @@ class WeightedColumns:
         """Return the products of columns with weighted targets alone, ``(M, K)``."""
         goals = np.zeros((len(self), goal.shape[1]))
         for part in slices(len(self.X), _PIECE):
-            for some in slices(len(self), _PIECE):
-                piece = self.block(part, some).astype(np.float64)
+            for places in slices(len(self), _PIECE):
+                piece = self.block(part, places).astype(np.float64)
                 with one_blas_thread():
-                    goals[some] += piece.T @ goal[part]
+                    goals[places] += piece.T @ goal[part]
         return goals
 
 

@@ -40,7 +40,7 @@ class Sample(NamedTuple):
     goal: Array
 
     def select(self, places: Places) -> Sample:
-        """Return some of them."""
+        """Return the events at these places."""
         return Sample(self.tickets[places], self.rows.select(places), self.goal[:, places])
 
 
@@ -133,8 +133,8 @@ class Reservoir:
         tickets = np.concatenate([sample.tickets for sample in samples])
         rows, goal = stack([s.rows for s in samples]), np.concatenate([s.goal for s in samples], axis=1)
         kept = np.sort(np.argsort(tickets, kind="stable")[: self.most])
-        self._tickets, rest, self._goal = tickets[kept].tolist(), rows.select(kept), goal[:, kept]
-        self._rows, self.seen = stack([rest]).copy(), seen
+        self._tickets, selected, self._goal = tickets[kept].tolist(), rows.select(kept), goal[:, kept]
+        self._rows, self.seen = stack([selected]).copy(), seen
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file; none before the first event."""
@@ -175,8 +175,8 @@ def _alike(rows: EncodedRows, whole: EncodedRows) -> bool:
 
 
 def _expanded(rows: EncodedRows, width: int) -> EncodedRows:
-    """Return rows of at least that width, each with slots and keys of its own."""
+    """Return rows of at least that width, each with separate slots and keys."""
     expanded = empty_rows(len(rows.values), max(width, rows.keys.shape[1]))
-    given = slice(rows.keys.shape[1])
-    expanded.slots[:, given], expanded.keys[:, given], expanded.values[:, given] = rows
+    used = slice(rows.keys.shape[1])
+    expanded.slots[:, used], expanded.keys[:, used], expanded.values[:, used] = rows
     return expanded

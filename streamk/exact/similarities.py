@@ -29,7 +29,7 @@ class Similarities:
         self._held = np.empty((len(self._known), len(Z)), dtype=np.float32)
 
     def rows(self, places: Places) -> Floats:
-        """Return the rows at some different places, ``(m, p)``."""
+        """Return the rows at different places, ``(m, p)``."""
         here = places < len(self._known)
         here[here] = self._known[places[here]]
         out = np.empty((len(places), len(self._Z)), dtype=np.float32)

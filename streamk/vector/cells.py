@@ -60,10 +60,10 @@ def _fill_cells(typing_context, start, places, inverse, offsets, numbers, codes,
             cell = load(b, at(b, start, g), _LANES)
             for f, factor in enumerate(_FACTORS):
                 k = b.add(g, times(b, grids, f))
-                own = [b.load(at(b, places, k, index(lane))) for lane in range(_LANES)]
-                number = b.fmul(gathered(b, numbers, own), load(b, at(b, inverse, k), _LANES))
+                fields = [b.load(at(b, places, k, index(lane))) for lane in range(_LANES)]
+                number = b.fmul(gathered(b, numbers, fields), load(b, at(b, inverse, k), _LANES))
                 number = call(b, "floor", b.fadd(number, load(b, at(b, offsets, k), _LANES)))
-                code = b.add(b.fptosi(number, word), gathered(b, codes, own))
+                code = b.add(b.fptosi(number, word), gathered(b, codes, fields))
                 cell = b.add(cell, b.mul(code, constant(factor)))
             cell = b.mul(b.xor(cell, b.lshr(cell, constant(32))), constant(_LAST))
             cell = b.lshr(cell, constant(_SHIFT))

@@ -12,7 +12,7 @@ eight columns from ``8n + 1`` on have equally many and are adjacent in memory. A
 them: inner products with ``x``, then the update of the columns and of the gain, which stays in registers from
 one column to the next. Every number goes through the same operations in the same order as with one column at
 a time, so the bits are the same. The eight columns share the reads of ``x`` and the gain, and do not wait for
-each other. Meanwhile the next eight columns are fetched into the first cache, since the processor's own
+each other. Meanwhile the next eight columns are fetched into the first cache, since the processor's
 prefetch is too late for columns as short as these.
 """
 
@@ -171,12 +171,12 @@ def _turn_all(
     k: Value,
     steps: Sequence[tuple[Value, Value]],
     lanes: int,
-    own: Value | None = None,
+    gain_lane: Value | None = None,
 ) -> None:
-    """Turn some lanes of adjacent columns, one after the other, and of the gain.
+    """Turn lanes of adjacent columns, one after the other, and of the gain.
 
-    ``own``, in the last lanes, is the one where the gain of the first of these columns is stored; those of
-    the others come after it.
+    ``gain_lane``, in the last lanes, is the one where the gain of the first of these columns is stored; those
+    of the others come after it.
     """
     gain = load(b, at(b, gains, k), lanes)
     for c, (column, (back, g)) in enumerate(zip(columns, steps, strict=True)):
@@ -184,8 +184,8 @@ def _turn_all(
         u, g = load(b, place, lanes), spread(b, g, lanes)
         store(b, fma(b, gain, spread(b, back, lanes), u), place)
         gain = fma(b, u, g, gain)
-        if own is not None:
-            lane = spread(b, b.add(own, index(c)), lanes)
+        if gain_lane is not None:
+            lane = spread(b, b.add(gain_lane, index(c)), lanes)
             gain = b.select(b.icmp_signed("==", lane, ir.Constant(lane.type, list(range(lanes)))), g, gain)
     store(b, gain, at(b, gains, k))
 
@@ -223,12 +223,12 @@ def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors
         last = b.sub(apart, index(LANES))
         _, lanes, together = _at_once(_kind(factor))
         for c in range(0, BLOCK, together):
-            some, own = slice(c, c + together), b.add(j, index(c))
+            group, first = slice(c, c + together), b.add(j, index(c))
             with cgutils.for_range_slice(b, index(0), last, index(lanes)) as (k, _):
-                for column in columns[some]:
+                for column in columns[group]:
                     fetch(b, at(b, column, k, times(b, apart, BLOCK)), lanes)
-                _turn_all(b, columns[some], gains, k, steps[some], lanes)
-            _turn_all(b, columns[some], gains, last, steps[some], LANES, b.sub(own, last))
+                _turn_all(b, columns[group], gains, k, steps[group], lanes)
+            _turn_all(b, columns[group], gains, last, steps[group], LANES, b.sub(first, last))
         b.store(steps[-1][1], at(b, gains, j, index(BLOCK - 1)))
         return lefts[-1]
 
@@ -319,16 +319,16 @@ def positive(matrix: Array) -> Array:
     It is :func:`solvable`. Where weights differ so much that rounding leaves it indefinite, more is added to
     its diagonal, in steps of a hundredfold.
     """
-    found, more = solvable(matrix), _JITTER * float(np.trace(matrix))
+    definite, more = solvable(matrix), _JITTER * float(np.trace(matrix))
     for _ in range(_STEPS):
         try:
-            np.linalg.cholesky(found)
+            np.linalg.cholesky(definite)
         except np.linalg.LinAlgError:
             more *= _STEP
-            found = found + more * np.eye(len(matrix))
+            definite = definite + more * np.eye(len(matrix))
         else:
             break
-    return found
+    return definite
 
 
 @njit(**INNER)

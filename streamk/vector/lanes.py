@@ -86,7 +86,7 @@ def members(context: BaseContext, b: Builder, signature: Signature, arguments: V
 
 
 def at(b: Builder, pointer: Value, *offsets: Value) -> Value:
-    """Return a pointer moved by the sum of some offsets."""
+    """Return a pointer moved by the sum of offsets."""
     total = offsets[0]
     for offset in offsets[1:]:
         total = b.add(total, offset)
@@ -129,7 +129,7 @@ def spread(b: Builder, number: Value, lanes: int = LANES) -> Value:
 
 
 def vector_of(b: Builder, numbers: Values) -> Value:
-    """Return a vector of some numbers."""
+    """Return a vector of numbers."""
     value = ir.Constant(vector(len(numbers), numbers[0].type), ir.Undefined)
     for lane, number in enumerate(numbers):
         value = b.insert_element(value, number, ir.Constant(_LANE, lane))
@@ -137,12 +137,12 @@ def vector_of(b: Builder, numbers: Values) -> Value:
 
 
 def gathered(b: Builder, pointer: Value, places: Values) -> Value:
-    """Return a vector of the numbers at some places from a pointer on."""
+    """Return a vector of the numbers at places from a pointer on."""
     return vector_of(b, [b.load(at(b, pointer, place)) for place in places])
 
 
 def shuffle(b: Builder, x: Value, y: Value, lanes: Sequence[int]) -> Value:
-    """Return the vector of some lanes of ``x`` and then ``y``."""
+    """Return the vector of these lanes of ``x`` and then ``y``."""
     return b.shuffle_vector(x, y, ir.Constant(vector(len(lanes), _LANE), list(lanes)))
 
 
@@ -213,8 +213,8 @@ def _below(typing_context, numbers, start, limit):
     """Return which of sixteen float32 numbers from ``start`` on are less than ``limit``, as bits."""
 
     def generate(context, b, signature, arguments):
-        own = load(b, at(b, data(context, b, signature, arguments, 0), arguments[1]))
-        less = b.fcmp_ordered("<", own, spread(b, arguments[2]))
+        row = load(b, at(b, data(context, b, signature, arguments, 0), arguments[1]))
+        less = b.fcmp_ordered("<", row, spread(b, arguments[2]))
         return b.zext(b.bitcast(less, ir.IntType(LANES)), _LANE)
 
     return types.uint32(numbers, types.intp, types.float32), generate

@@ -9,7 +9,7 @@ compiler. Here the order is part of the definition: lane ``l`` of 32 adds the pr
 
 Written as plain loops this costs 200 ns for 512 numbers, because the 32 partial sums do not stay
 in registers; as vector instructions with the same meaning, 20 ns, and half of that a product if several
-are summed side by side, so that one need not wait for its own last addition: four with 32 registers, and two
+are summed side by side, so that one need not wait for its last addition: four with 32 registers, and two
 with sixteen.
 
 Operands are contiguous float32 arrays of any shape, taken as flat: ``a, i`` is the numbers of ``a`` from
@@ -125,11 +125,11 @@ def _add_distances(typing_context, out, columns, start, width, values, first, co
 
         def add(first: Value, several: int) -> None:
             numbers = [b.add(first, index(k)) for k in range(several)]
-            given = [spread(b, b.load(at(b, point, j)), LANES) for j in numbers]
+            coordinates = [spread(b, b.load(at(b, point, j)), LANES) for j in numbers]
             with cgutils.for_range(b, b.udiv(width, index(LANES))) as loop:
                 place = times(b, loop.index, LANES)
                 total = load(b, at(b, target, place), LANES)
-                for value, j in zip(given, numbers, strict=True):
+                for value, j in zip(coordinates, numbers, strict=True):
                     distance = b.fsub(value, load(b, at(b, source, b.mul(j, width), place), LANES))
                     total = fma(b, distance, distance, total)
                 store(b, total, at(b, target, place))

@@ -119,21 +119,21 @@ def _factorise(typing_context, curvature, slopes, work):
 
         def subtract(d: Value, starts: list[Value], rows: list[Value]) -> None:
             """Write rows of column ``d``, from what they start with, not yet divided."""
-            rest = [cgutils.alloca_once_value(b, start) for start in starts]
+            remainders = [cgutils.alloca_once_value(b, start) for start in starts]
             with cgutils.for_range(b, d) as before:
                 factor = load(b, _at(b, work, before.index, d, width), _LANES)
-                for own, e in zip(rest, rows, strict=True):
+                for remainder, e in zip(remainders, rows, strict=True):
                     product = b.fmul(load(b, _at(b, work, before.index, e, width), _LANES), factor)
-                    b.store(b.fsub(b.load(own), product), own)
-            for own, e in zip(rest, rows, strict=True):
-                store(b, b.load(own), _at(b, work, d, e, width))
+                    b.store(b.fsub(b.load(remainder), product), remainder)
+            for remainder, e in zip(remainders, rows, strict=True):
+                store(b, b.load(remainder), _at(b, work, d, e, width))
 
         def copied(d: Value, rows: list[Value]) -> list[Value]:
             """Return rows of the lower triangle, and copy them to the upper one."""
-            found = [load(b, _at(b, matrix, e, d, size), _LANES) for e in rows]
-            for e, own in zip(rows, found, strict=True):
-                store(b, own, _at(b, matrix, d, e, size))
-            return found
+            loaded = [load(b, _at(b, matrix, e, d, size), _LANES) for e in rows]
+            for e, number in zip(rows, loaded, strict=True):
+                store(b, number, _at(b, matrix, d, e, size))
+            return loaded
 
         with cgutils.for_range(b, size) as columns:
             d = columns.index
@@ -141,8 +141,8 @@ def _factorise(typing_context, curvature, slopes, work):
             with cgutils.for_range_slice(b, d, whole, index(_BESIDE)) as (e, _):
                 rows = [b.add(e, index(k)) for k in range(_BESIDE)]
                 subtract(d, copied(d, rows), rows)
-            with cgutils.for_range(b, size, start=whole) as rest:
-                subtract(d, copied(d, [rest.index]), [rest.index])
+            with cgutils.for_range(b, size, start=whole) as tail:
+                subtract(d, copied(d, [tail.index]), [tail.index])
             subtract(d, [load(b, at(b, slopes, times(b, d, _LANES)), _LANES)], [size])
             place = _at(b, work, d, d, width)
             left, least = load(b, place, _LANES), ir.Constant(vector(_LANES, DOUBLE), [_LEAST] * _LANES)
@@ -163,17 +163,17 @@ def _solve(typing_context, work):
     def generate(context, b, signature, arguments):
         work = data(context, b, signature, arguments, 0)
         size, width, _ = shape(context, b, signature, arguments, 0)
-        rest = cgutils.alloca_once(b, vector(_LANES, DOUBLE))
+        remainder = cgutils.alloca_once(b, vector(_LANES, DOUBLE))
         with cgutils.for_range(b, size) as loop:
             e = b.sub(b.sub(size, index(1)), loop.index)
             place = _at(b, work, e, size, width)
-            b.store(load(b, place, _LANES), rest)
+            b.store(load(b, place, _LANES), remainder)
             with cgutils.for_range(b, size, start=b.add(e, index(1))) as after:
                 k = after.index
                 solved = load(b, _at(b, work, k, size, width), _LANES)
                 product = b.fmul(load(b, _at(b, work, e, k, width), _LANES), solved)
-                b.store(b.fsub(b.load(rest), product), rest)
-            store(b, b.fdiv(b.load(rest), load(b, _at(b, work, e, e, width), _LANES)), place)
+                b.store(b.fsub(b.load(remainder), product), remainder)
+            store(b, b.fdiv(b.load(remainder), load(b, _at(b, work, e, e, width), _LANES)), place)
         return context.get_dummy_value()
 
     return types.void(work), generate

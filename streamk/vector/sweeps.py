@@ -1,4 +1,4 @@
-"""Sweeps of a fast transform: some levels of additions on some vectors of a tile, as instructions.
+"""Sweeps of a fast transform: levels of additions on vectors of a tile, as instructions.
 
 A sweep processes ``size`` levels of ``2^size`` vectors of sixteen lanes. The numbers per instruction, and the
 levels between reading and writing a vector, depend on the machine (:mod:`streamk.vector.lanes`); every

@@ -41,7 +41,7 @@ def _any_new(typing_context, phi, start, known, count):
     def generate(context, b, signature, arguments):
         row = at(b, data(context, b, signature, arguments, 0), arguments[1])
         known = data(context, b, signature, arguments, 2)
-        found = cgutils.alloca_once_value(b, ir.Constant(vector(kind=ir.IntType(1)), [0] * LANES))
+        new_lanes = cgutils.alloca_once_value(b, ir.Constant(vector(kind=ir.IntType(1)), [0] * LANES))
         zero = ir.Constant(vector(), [0.0] * LANES)
         byte = vector(kind=ir.IntType(8))
         with cgutils.for_range(b, b.ashr(arguments[3], index(4))) as loop:
@@ -49,9 +49,9 @@ def _any_new(typing_context, phi, start, known, count):
             there = b.fcmp_unordered("!=", load(b, at(b, row, k)), zero)
             variable = b.load(b.bitcast(at(b, known, k), byte.as_pointer()), align=1)
             new = b.and_(there, b.icmp_signed("==", variable, ir.Constant(byte, [0] * LANES)))
-            b.store(b.or_(b.load(found), new), found)
+            b.store(b.or_(b.load(new_lanes), new), new_lanes)
         word = ir.IntType(LANES)
-        return b.icmp_unsigned("!=", b.bitcast(b.load(found), word), word(0))
+        return b.icmp_unsigned("!=", b.bitcast(b.load(new_lanes), word), word(0))
 
     n = types.intp
     return types.boolean(phi, n, known, n), generate
@@ -89,16 +89,16 @@ def _moved(typing_context, weights, k, gain, length, coefficients, variables, co
     """
 
     def generate(context, b, signature, arguments):
-        own, gains, out, variables = (data(context, b, signature, arguments, k) for k in (0, 2, 4, 5))
-        own = at(b, own, b.mul(arguments[1], shape(context, b, signature, arguments, 0)[1]))
+        exact, gains, out, variables = (data(context, b, signature, arguments, k) for k in (0, 2, 4, 5))
+        exact = at(b, exact, b.mul(arguments[1], shape(context, b, signature, arguments, 0)[1]))
         out = at(b, out, b.mul(arguments[1], shape(context, b, signature, arguments, 4)[2]))
         variables, length = at(b, variables, index(1)), spread(b, arguments[3])
         with cgutils.for_range(b, b.ashr(arguments[6], index(4))) as loop:
             j = times(b, loop.index, LANES)
             gain = b.fpext(load(b, at(b, gains, j)), vector(kind=DOUBLE))
-            moved = b.fadd(load(b, at(b, own, j)), b.fmul(gain, length))
+            moved = b.fadd(load(b, at(b, exact, j)), b.fmul(gain, length))
             moved = bounded(b, moved, LARGEST_COEFFICIENT)
-            store(b, moved, at(b, own, j))
+            store(b, moved, at(b, exact, j))
             rounded = b.fptrunc(moved, vector())
             columns, follow = _columns_from(b, variables, j)
             with b.if_else(follow) as (together, apart):
