@@ -65,7 +65,7 @@ def typed(arrays: Arrays, name: str, dtype: type, shape: tuple[int, ...]) -> Any
 
 
 def padded(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
-    """Return an array with zeros after the end of each axis, up to ``shape``; at least its own.
+    """Return an array with zeros after the end of each axis, up to ``shape``; no axis becomes shorter.
 
     >>> padded(np.ones((1, 2)), (2, 3)).tolist()
     [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]

@@ -1,6 +1,6 @@
 """Compiled code between starts: the directory in which it is cached, and the code that a wheel ships.
 
-Numba's own cache checks the file of a function, but not the files of the functions it calls, and fails if a
+Numba's cache checks the file of a function, but not the files of the functions it calls, and fails if a
 type named in it no longer exists. Code of this distribution is therefore cached in a folder whose name is a
 hash of the sources that it may call, those of its package and of the packages before it: in
 ``NUMBA_CACHE_DIR`` if it is set, else next to the sources, else in the user's cache directory. If none of
@@ -47,15 +47,15 @@ _IN_USE = 3600.0  # seconds after a start or a compilation in which no folder is
 @cache
 def _state(packages: tuple[str, ...]) -> str:
     """Return a hash of the sources of packages and of the compiler's version."""
-    found = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
+    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for package in packages:
         for directory, folders, names in os.walk(_SITE / package):
             folders[:] = sorted(set(folders) - {"__pycache__"})
             for name in sorted(names):
                 if name.endswith(".py"):
-                    found.update(name.encode())
-                    found.update(Path(directory, name).read_bytes())
-    return found.hexdigest()[:16]
+                    digest.update(name.encode())
+                    digest.update(Path(directory, name).read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @cache
@@ -109,14 +109,14 @@ class _Locator(InTreeCacheLocator):
     @classmethod
     def from_function(cls, function: Callable[..., object], file: str) -> _Locator | None:
         """Return the locator of a function of this distribution."""
-        own = [k for k, package in enumerate(_PACKAGES, 1) if Path(file).is_relative_to(_SITE / package)]
-        if not own or not Path(file).exists():
+        places = [k for k, package in enumerate(_PACKAGES, 1) if Path(file).is_relative_to(_SITE / package)]
+        if not places or not Path(file).exists():
             return None
-        given, packages = numba.config.CACHE_DIR, _PACKAGES[: own[0]]
+        configured, packages = numba.config.CACHE_DIR, _PACKAGES[: places[0]]
         user = AppDirs(appname="numba", appauthor=False).user_cache_dir
-        roots = ([given] if given else []) + [_SITE / "streamk" / "__pycache__", user]
-        found = next((Path(root) for root in roots if _is_writable(Path(root), packages)), None)
-        return None if found is None else cls(function, file, found, packages)
+        roots = ([configured] if configured else []) + [_SITE / "streamk" / "__pycache__", user]
+        directory = next((Path(root) for root in roots if _is_writable(Path(root), packages)), None)
+        return None if directory is None else cls(function, file, directory, packages)
 
 
 @cache
@@ -134,11 +134,11 @@ def _load_overload(self: FunctionCache, signature: object, context: BaseContext)
         file = IndexDataCacheFile(locator.shipped, self._impl.filename_base, locator.get_source_stamp())
         called, (triple, *_), code = self._index_key(signature, context.codegen())
         try:
-            found = file.load((called, (triple, PROCESSOR, FEATURES), code))
+            compiled = file.load((called, (triple, PROCESSOR, FEATURES), code))
         except Exception:  # a damaged file raises what pickle does
-            found = None
-        if found is not None:
-            return self._impl.rebuild(context, found)
+            compiled = None
+        if compiled is not None:
+            return self._impl.rebuild(context, compiled)
     return _load_cached(self, signature, context)
 
 

@@ -4,7 +4,7 @@ Here, an entry called from Python is optimised once, with everything it calls. B
 every function, generates machine code for it, and optimises it again inside each of its callers; the loop
 over events is a call tree of nine levels, and most of that work is unused. Instead, a
 function called only by compiled code is a *part* (``@njit(**INNER)``): its code is linked into its callers
-without machine code of its own. A function called only by Python is an *entry* (``@njit(**ENTRY)``), cached
+without separate machine code. A function called only by Python is an *entry* (``@njit(**ENTRY)``), cached
 on disk; a function called from both (``@both()``) is compiled for each of them.
 
 This depends on Numba internals. Versions other than ``KNOWN`` compile the same functions with the same
@@ -129,7 +129,7 @@ class _CalledPart(_Part):
 
 def _in_order(libraries: Sequence[object]) -> list[Any]:
     """Return libraries and their callees, callers first: LLVM drops functions without a caller so far."""
-    seen, found = set(), []
+    seen, ordered = set(), []
 
     def visit(library: object) -> None:
         if library not in seen:
@@ -137,11 +137,11 @@ def _in_order(libraries: Sequence[object]) -> list[Any]:
             if isinstance(library, _Part):
                 for called in library._linking_libraries:
                     visit(called)
-            found.append(library._alone if isinstance(library, _Part) else library)
+            ordered.append(library._alone if isinstance(library, _Part) else library)
 
     for library in libraries:
         visit(library)
-    return found[::-1]
+    return ordered[::-1]
 
 
 class _Entry(JITCodeLibrary):

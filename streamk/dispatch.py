@@ -1,7 +1,7 @@
 """Dispatch: compiled functions with an implementation for each type of record.
 
 Compiled code calls a function with a record, a named tuple or a handle of one, as first argument; its type
-selects the implementation. Each type's file registers its own with :func:`implements`, so that callers name
+selects the implementation. Each type's file registers one with :func:`implements`, so that callers name
 none of them. :func:`over` and :func:`over_groups` call such a function for every record of a tuple; Numba
 compiles one call, or one loop, for each type.
 """
@@ -65,7 +65,7 @@ def over(function: Compiled) -> Compiled:
 def over_groups(function: Compiled) -> Compiled:
     """Return a compiled function of a tuple of groups, a number and other arguments.
 
-    It calls ``function`` with every record, its number, counted from the given one on, and the others.
+    It calls ``function`` with every record, the number plus the record's place, and the others.
     """
 
     def every(*arguments: object) -> None:

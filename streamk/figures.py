@@ -36,7 +36,7 @@ def panels(count: int, width: float, height: float) -> tuple[NotebookFigure, lis
         If matplotlib is not installed.
     """
     figure = NotebookFigure(figsize=(width, height), layout="constrained")
-    found = list(figure.subplots(1, count, squeeze=False)[0])
-    for panel in found:
+    axes = list(figure.subplots(1, count, squeeze=False)[0])
+    for panel in axes:
         panel.grid(alpha=0.3)
-    return figure, found
+    return figure, axes

@@ -1,8 +1,8 @@
 """Arrays without reference counts, for hot loops.
 
-Numba counts a reference, with an atomic operation of some nanoseconds, whenever an array is taken out of a
+Numba counts a reference, with an atomic operation of a few nanoseconds, whenever an array is taken out of a
 tuple or sliced. An *unowned* array has no count: its owner keeps it alive. Arguments of a compiled function
-live as long as its call. Unowned arrays have a type of their own (:class:`UnownedArray`). With Numba's type,
+live as long as its call. Unowned arrays have a separate type (:class:`UnownedArray`). With Numba's type,
 compiled code would test at every use whether the array has an owner.
 
 Taking fifty arrays out of a tuple takes as long as an event. So arguments that stay the same from call to
@@ -53,9 +53,9 @@ class UnownedArray(types.Array):
 
     def copy(self, **changes: Any) -> types.Array:
         """Return the type of an array made from this one; Numba names ``readonly`` only for new ones."""
-        found = super().copy(**changes)
-        is_new = "readonly" in changes or found.dtype != self.dtype
-        return found if is_new else UnownedArray(found)
+        copied = super().copy(**changes)
+        is_new = "readonly" in changes or copied.dtype != self.dtype
+        return copied if is_new else UnownedArray(copied)
 
 
 @register_model(UnownedArray)
@@ -74,8 +74,8 @@ lower_cast(UnownedArray, types.Array)(lambda context, builder, before, after, va
 
 def _types_in(kind: Any) -> Sequence[Any]:
     """Return the types of the members of a tuple."""
-    found: Sequence[Any] = kind.types
-    return found
+    members: Sequence[Any] = kind.types
+    return members
 
 
 def _unowned_type(kind: types.Type) -> Any:
@@ -156,8 +156,8 @@ class _Members(AttributeTemplate):
     def generic_resolve(self, kind: HandleType, name: str) -> types.Type | None:
         """Return the type of a member."""
         if name == "value":
-            found: types.Type = kind.value
-            return found
+            whole: types.Type = kind.value
+            return whole
         return kind.value[kind.fields.index(name)] if name in kind.fields else None
 
 
@@ -212,9 +212,9 @@ def _loaded(context: BaseContext, builder: Builder, kind: Any, pointer: Value, f
 def _word(builder: Builder, pointer: Value, k: Value, kind: ir.Type = INDEX) -> Value:
     """Return word ``k`` from a pointer, or what it starts with; words never change."""
     place = builder.gep(builder.bitcast(pointer, INDEX.as_pointer()), [k], inbounds=True)
-    found = builder.load(builder.bitcast(place, kind.as_pointer()))
-    found.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return found
+    word = builder.load(builder.bitcast(place, kind.as_pointer()))
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word
 
 
 @intrinsic
@@ -316,8 +316,8 @@ def _types_of(value: tuple[object, ...], words: list[object]) -> tuple[HandleTyp
     """
     kind = _kind_of(value, words)
     if kind not in _known:
-        found = HandleType(_unowned_type(typeof(value)))
-        _known[kind] = found, GroupType(found), Struct("".join(_codes([found.value])))
+        handle_type = HandleType(_unowned_type(typeof(value)))
+        _known[kind] = handle_type, GroupType(handle_type), Struct("".join(_codes([handle_type.value])))
     return _known[kind]
 
 

@@ -1,6 +1,6 @@
 """HTML tables for notebooks: of the results of a replay, of learners, and of the columns of a log.
 
-They have no colours of their own, so they can be read in light and in dark notebooks.
+They set no colours, so they can be read in light and in dark notebooks.
 """
 
 from __future__ import annotations

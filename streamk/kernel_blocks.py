@@ -33,8 +33,8 @@ def inner_products(X: Floats, Z: Floats, profile: Profile) -> Floats:
 
     def held(tile: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            found = profile(tile)
-        return np.clip(found, -MOST, MOST, out=found)
+            similarities = profile(tile)
+        return np.clip(similarities, -MOST, MOST, out=similarities)
 
     def fill(part: slice, tile: Floats) -> None:
         np.matmul(X[part], Z.T, out=tile)

@@ -200,8 +200,8 @@ class ArcCosine:
         out = np.empty((len(X), len(Z)), dtype=np.float32)
         for part in range(0, len(X), ROWS):
             rows = slice(part, part + ROWS)
-            some, others = np.asarray(X[rows], dtype=np.float64), np.asarray(Z, dtype=np.float64)
-            out[rows] = np.minimum(self(some, others, bandwidth), MOST)
+            tile, others = np.asarray(X[rows], dtype=np.float64), np.asarray(Z, dtype=np.float64)
+            out[rows] = np.minimum(self(tile, others, bandwidth), MOST)
         return out
 
 

@@ -29,7 +29,7 @@ def kernels_of(kernel: object) -> tuple[Kernel, ...]:
     Raises
     ------
     ValueError
-        If a kernel is unknown, or several are given and one of them is not of cosines.
+        If a kernel is unknown, or there are several and one of them is not of cosines.
     """
     texts = kernel if isinstance(kernel, tuple) else (kernel,)
     kernels = tuple(map(kernel_named, texts))

@@ -51,7 +51,7 @@ class RandomFeatures(Pickled, base.MiniBatchTransformer):
     directions
         ``"keyed"``: random directions depend on the names of fields, and the order of names never matters.
         ``"structured"``: directions of numbers come from fast transforms of their positions, much faster from
-        some ten numbers on. ``"dense"``: independent directions by position. ``"auto"`` chooses keyed or
+        about ten numbers on. ``"dense"``: independent directions by position. ``"auto"`` chooses keyed or
         structured by the first event. Categories are always keyed.
         Positions are in the order of the first :meth:`learn_one` with the names; without it, of the call.
     seed
@@ -61,7 +61,7 @@ class RandomFeatures(Pickled, base.MiniBatchTransformer):
     -----
     Strings and booleans are one-hot as ``name=value``; missing values, ``None`` and NaN, add nothing. After
     :meth:`learn_one` or :meth:`learn_many` with the names, the bytes of a row depend neither on other rows
-    nor on the number of threads; before, a call with structured directions has the slots of its own rows.
+    nor on the number of threads; before, a call with structured directions has the slots of its rows.
     Do not use a map from several threads at once.
 
     References
@@ -208,9 +208,9 @@ class RandomFeatures(Pickled, base.MiniBatchTransformer):
         if isinstance(X, np.ndarray) and X.ndim == 2 and self._takes_matrix(X):
             places = self._places_of(names, X.shape[1])
             if places is not None:
-                found = self._room(len(X), out)
-                if project(self._map_of(places[1]), X, places[0], self._amplitude, found):
-                    return found
+                features = self._room(len(X), out)
+                if project(self._map_of(places[1]), X, places[0], self._amplitude, features):
+                    return features
         return self._transform(batch(X, _columns(X, names)), out)
 
     def transform_many(self, X: Table) -> Table:
@@ -231,8 +231,8 @@ class RandomFeatures(Pickled, base.MiniBatchTransformer):
             )
         return out
 
-    def _transform(self, rows: Batch, given: Floats | None = None) -> Floats:
-        out = self._room(len(rows), given)
+    def _transform(self, rows: Batch, buffer: Floats | None = None) -> Floats:
+        out = self._room(len(rows), buffer)
         self._prepare(rows, None)
         parts = slices(len(rows), _PIECE)
         most = 0

@@ -62,7 +62,7 @@ class _Table:
         return self.rows if isinstance(self.rows, np.ndarray) else self.rows.to_native()
 
     def select(self, places: Places) -> _Table:
-        """Return some rows in this order."""
+        """Return the rows at these places, in this order."""
         rows = self.rows[places] if isinstance(self.rows, np.ndarray) else self.rows[places.tolist()]
         return _Table(rows, self.names)
 
@@ -72,10 +72,10 @@ class _Table:
             columns = list(self.rows.T)
         else:
             columns = [self.rows.get_column(name).to_numpy() for name in sorted(self.rows.columns)]
-        found: Hashes = np.zeros(len(targets), dtype=np.uint64)
+        hashes: Hashes = np.zeros(len(targets), dtype=np.uint64)
         for column in (targets, *columns):
-            found = mix64.py_func(found ^ _bits(column))
-        return found
+            hashes = mix64.py_func(hashes ^ _bits(column))
+        return hashes
 
 
 def _bits(column: AnyArray) -> Hashes:
@@ -98,7 +98,7 @@ class _Sample:
     hashes: Hashes
 
     def select(self, places: Places) -> _Sample:
-        """Return some rows in this order."""
+        """Return the rows at these places, in this order."""
         return _Sample(
             self.table.select(places), self.targets[places], self.weights[places], self.hashes[places]
         )
@@ -135,10 +135,10 @@ def _check_targets(X: ArrayLike, y: ArrayLike) -> AnyArray:
 
 def _check_weights(X: ArrayLike, weights: object) -> Array:
     """Return weights, one for each row, at least 0; all of them may be 0."""
-    given = None if weights is None else np.asarray(weights, dtype=np.float64)
-    nothing = given is not None and not given.any()
-    if given is not None and nothing:  # scikit-learn 1.9 rejects them
-        weights = np.ones(given.shape) if given.ndim else 1.0
+    array = None if weights is None else np.asarray(weights, dtype=np.float64)
+    nothing = array is not None and not array.any()
+    if array is not None and nothing:  # scikit-learn 1.9 rejects them
+        weights = np.ones(array.shape) if array.ndim else 1.0
     checked: Array = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
     return np.zeros_like(checked) if nothing else checked
 
@@ -196,8 +196,8 @@ class _KernelEstimator(BaseEstimator):
         first = not hasattr(self, "learner_")
         table, y = self._check_rows(X, reset=first), _check_targets(X, y)
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            given, known = np.asarray(classes).tolist(), self.classes_.tolist()
-            raise ValueError(f"classes={given!r}: classes are {known} since the first call")
+            passed, known = np.asarray(classes).tolist(), self.classes_.tolist()
+            raise ValueError(f"classes={passed!r}: classes are {known} since the first call")
         targets = self._set_targets(y, classes) if first else self._encode(y)
         weights = _check_weights(X, weight)
         learner = self._new_learner(self._draw_seed()) if first else self.learner_
@@ -347,17 +347,17 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
     def _probabilities(self, model: streamk.KernelClassifier, table: _Table) -> Array:
         if not model.labels:  # no row has counted yet
             return np.full((len(table), len(self.classes_)), 1.0 / len(self.classes_))
-        found = model.predict_proba_many(table.native, table.names)
+        answers = model.predict_proba_many(table.native, table.names)
         out = np.zeros((len(table), len(self.classes_)))
         out[:, np.array(model.labels, dtype=np.intp)] = (
-            found if isinstance(found, np.ndarray) else nw.from_native(found).to_numpy()
+            answers if isinstance(answers, np.ndarray) else nw.from_native(answers).to_numpy()
         )
         return out
 
     def _error(self, model: streamk.KernelClassifier, test: _Sample) -> float:
         """Return the mean log loss."""
-        given = self._probabilities(model, test.table)[np.arange(len(test.targets)), test.targets]
-        return float(np.average(-np.log(np.maximum(given, _LEAST)), weights=test.weights))
+        likelihoods = self._probabilities(model, test.table)[np.arange(len(test.targets)), test.targets]
+        return float(np.average(-np.log(np.maximum(likelihoods, _LEAST)), weights=test.weights))
 
     def _set_targets(self, y: AnyArray, classes: ArrayLike | None = None) -> AnyArray:
         check_classification_targets(y)

@@ -1,7 +1,7 @@
 """Work on several threads; results do not depend on their number.
 
 Python threads run whole jobs; waking one takes up to a tenth of a millisecond. Compiled loops may use Numba's
-own threads, which wait actively for a while and start at once, where that is safe: with OpenMP (or TBB)
+threads, which wait actively for a while and start at once, where that is safe: with OpenMP (or TBB)
 several Python threads may use them together, but a forked process may not.
 """
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamk import model_file
 from streamk.arrays import Json
-from streamk.distributed.merging import given
+from streamk.distributed.merging import with_fixed_scales
 from streamk.distributed.rounds import Round
 from streamk.distributed.shards import Shard
 from streamk.evaluation.tallies import ClassTally, NumberTally
@@ -74,7 +74,7 @@ class RunState:
     def begin_again(self) -> None:
         """Start the next pass over the shards."""
         if not self.turn:
-            self.model = given(self.model)
+            self.model = with_fixed_scales(self.model)
         count = len(self.positions)
         self.positions, self.ended, self.learned = [None] * count, [False] * count, [0] * count
         self.turn += 1

@@ -148,7 +148,7 @@ def pooled(models: Sequence[Learner], base: Learner) -> Learner:
     return made
 
 
-def given(model: bytes) -> bytes:
+def with_fixed_scales(model: bytes) -> bytes:
     """Return the untrained learner to start from, with fixed scales."""
     learner = loads(model)
     learner._codec.freeze_scales()

@@ -1,6 +1,6 @@
 """Tasks in processes of this machine, with one pipe per worker.
 
-A worker may be killed at any time, also while it sends a result: only its own pipe then ends. The pools of
+A worker may be killed at any time, also while it sends a result: only its pipe then ends. The pools of
 the standard library share one pipe for all results, and would wait forever for the rest of a partial one.
 """
 
@@ -120,10 +120,10 @@ class _Worker:
     def answer(self) -> Done | Exception | None:
         """Return the result of the task, or its exception; None if the worker has died."""
         try:
-            found: Done | Exception = self.pipe.recv()
+            done: Done | Exception = self.pipe.recv()
         except (EOFError, OSError):
             return None
-        return found
+        return done
 
     def kill(self) -> None:
         """End it at once."""

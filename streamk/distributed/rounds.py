@@ -45,10 +45,10 @@ class Round(NamedTuple):
 
     def values(self) -> Json:
         """Return the round as values that JSON takes."""
-        found: Json = {"round": self.number, "pass": self.turn, "shards": self.shards}
-        found |= {"refused": self.refused} if self.refused else {}
-        found |= {"events": self.events, "seconds": round(self.seconds, 6), "bytes": self.bytes}
-        return found | (self.tally.values() if self.tally.events else {})
+        record: Json = {"round": self.number, "pass": self.turn, "shards": self.shards}
+        record |= {"refused": self.refused} if self.refused else {}
+        record |= {"events": self.events, "seconds": round(self.seconds, 6), "bytes": self.bytes}
+        return record | (self.tally.values() if self.tally.events else {})
 
 
 class Advance(NamedTuple):

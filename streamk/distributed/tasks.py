@@ -1,4 +1,4 @@
-"""Tasks of workers: learn some events of a shard from the bytes of a model.
+"""Tasks of workers: learn events of a shard from the bytes of a model.
 
 A task is a pure function without state or side effects, so a task lost with its worker runs again on another
 worker, with the same result.
@@ -75,13 +75,13 @@ def _learned(model: bytes, chunk: Chunk, task: Task) -> Done:
             raise ValueError(f"it gave no events at position {task.position!r}, and has not ended")
         return Done(None, position, True, 0, nothing)
     weights = check_weights(chunk.weights, len(chunk.targets))
-    given = list(map(plain, targets(chunk.targets, len(weights))))
+    ys = list(map(plain, targets(chunk.targets, len(weights))))
     tally, events, refused, example = nothing, 0, 0, ""
     judge, start = learner, 0
-    while start < len(given):
-        stop = len(given)
+    while start < len(ys):
+        stop = len(ys)
         try:
-            part = _learn_part(learner, judge, chunk, given, weights, slice(start, stop), task)
+            part = _learn_part(learner, judge, chunk, ys, weights, slice(start, stop), task)
         except RowError as error:
             stop = start + error.row
             line = f"row {stop}" if chunk.lines is None else f"line {chunk.lines[stop]}"
@@ -90,7 +90,7 @@ def _learned(model: bytes, chunk: Chunk, task: Task) -> Done:
             refused, example = refused + 1, example or f"{task.shard.name}, {line}: {error.reason}"
             if judge is learner:  # an untrained model, which predicts only before it learns
                 judge = loads(model)
-            part = _learn_part(learner, judge, chunk, given, weights, slice(start, stop), task)
+            part = _learn_part(learner, judge, chunk, ys, weights, slice(start, stop), task)
         tally, events, start = total([tally, part]), events + int((weights[start:stop] > 0.0).sum()), stop + 1
     learner.flush()
     learned = learner.to_bytes() if events else None
@@ -101,12 +101,12 @@ def _learn_part(
     learner: Learner,
     judge: Learner,
     chunk: Chunk,
-    given: list[object],
+    ys: list[object],
     weights: Array,
     rows: slice,
     task: Task,
 ) -> Tally:
-    """Learn some rows of a chunk; return the metrics of the judge's predictions of them.
+    """Learn rows of a chunk; return the metrics of the judge's predictions of them.
 
     Raises
     ------
@@ -114,18 +114,18 @@ def _learn_part(
         If a row is rejected; nothing was then learned.
     """
     tally: Tally = ClassTally() if learner._classifies else NumberTally()
-    some = chunk._replace(rows=chunk.rows[rows], targets=given[rows])
+    part = chunk._replace(rows=chunk.rows[rows], targets=ys[rows])
     # an untrained model is not evaluated: the errors of a first round would not describe it
-    answers = _answers(judge, some) if task.evaluate and judge.events else []
-    learner._pass(some.rows, some.targets, weights[rows], chunk.names, False, task.scales_only)
+    answers = _answers(judge, part) if task.evaluate and judge.events else []
+    learner._pass(part.rows, part.targets, weights[rows], chunk.names, False, task.scales_only)
     learned = weights[rows] > 0.0
-    asked = [(y, p) for y, p, counts in zip(some.targets, answers, learned, strict=False) if counts]
+    asked = [(y, p) for y, p, counts in zip(part.targets, answers, learned, strict=False) if counts]
     return type(tally).of([y for y, _ in asked], [p for _, p in asked])
 
 
 def _answers(learner: Learner, chunk: Chunk) -> list[object]:
-    found = learner.predict_many(chunk.rows, chunk.names)  # type: ignore[attr-defined]
-    return targets(found, len(chunk.targets), "predictions")
+    predictions = learner.predict_many(chunk.rows, chunk.names)  # type: ignore[attr-defined]
+    return targets(predictions, len(chunk.targets), "predictions")
 
 
 def _position(value: object) -> object:

@@ -29,8 +29,8 @@ def discrepancies(before: Sequence[Event], after: Sequence[Event]) -> dict[str, 
     {'a': 0.5, 'b': 0.5}
     """
     fields = dict.fromkeys(chain.from_iterable(chain(before, after)))
-    found = {name_of(field): _moved(field, before, after) for field in fields}
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    moved = {name_of(field): _moved(field, before, after) for field in fields}
+    return dict(sorted(moved.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _moved(field: Hashable, before: Sequence[Event], after: Sequence[Event]) -> float:

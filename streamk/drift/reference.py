@@ -56,10 +56,10 @@ class Reference:
 
     def _bandwidth(self, rows: EncodedRows) -> float:
         """Return the median distance of events, or the mean if most are equal."""
-        scaled, found, counts = scale_rows(rows, self.inputs.statistics, (0.0,))
+        scaled, keys, counts = scale_rows(rows, self.inputs.statistics, (0.0,))
         pairs = np.empty((len(_PARTS), len(counts)))
         for k, part in enumerate(_PARTS):
-            _distances(scaled[0], found, counts, len(counts) // part, pairs[k])
+            _distances(scaled[0], keys, counts, len(counts) // part, pairs[k])
         return float(np.median(pairs)) or float(pairs.mean()) or 1.0
 
     def features(self, rows: EncodedRows) -> Floats:

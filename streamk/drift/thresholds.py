@@ -1,6 +1,6 @@
-"""Thresholds for a given mean time to a false alarm, by simulation of streams drawn from the reference.
+"""Thresholds for a mean time to a false alarm, by simulation of streams drawn from the reference.
 
-Streams without a drift are drawn from the reference, each with its own reference
+Streams without a drift are drawn from the reference, each with a new reference
 (:func:`streamk.drift.windows.wander`), and followed until the first alarm. All windows get thresholds that
 they exceed equally often, and one common factor then sets the mean time to the first alarm. The tests of
 overlapping windows against one reference thus share the rate without Bonferroni's loss. Cobb et al. (2022)
@@ -43,36 +43,36 @@ def thresholds(pool: Floats, size: int, window: int, blocks: float, seed: int) -
     levels, width = levels_of(window), pool.shape[1]
     reference = np.empty((2, width), dtype=np.float32)
     length = min(max(2 * window // BLOCK, math.ceil(_LIVES * blocks)), _LONGEST)
-    found = np.empty((length, levels), dtype=np.float32)
+    statistics = np.empty((length, levels), dtype=np.float32)
     maxima: list[Array] = []
     kept: list[Floats] = []
     needed, base = _LEVELLING, np.zeros(0)
     for k in range(STREAMS):
         key = mix64_int((seed + k * GOLDEN64) & MASK64)
-        wander(pool, size, np.uint64(key), empty_windows(levels, width), reference, found)
+        wander(pool, size, np.uint64(key), empty_windows(levels, width), reference, statistics)
         if needed > 0:
-            kept.append(found.copy())
+            kept.append(statistics.copy())
             needed -= length
             if needed <= 0 or k == STREAMS - 1:
                 base = _level(np.concatenate(kept))
                 maxima += [_highest(part, base) for part in kept]
                 kept = []
         else:
-            maxima.append(_highest(found, base))
+            maxima.append(_highest(statistics, base))
     return (base * _factor(maxima, blocks)).astype(np.float32)
 
 
-def _level(found: Floats) -> Array:
+def _level(statistics: Floats) -> Array:
     """Return for each window the threshold exceeded equally often, overlapping excesses counting as one."""
-    base = np.empty(found.shape[1])
+    base = np.empty(statistics.shape[1])
     for k in range(len(base)):
-        base[k] = np.quantile(found[:, k], 1.0 - min(_ABOVE * 2**k, 0.25))
+        base[k] = np.quantile(statistics[:, k], 1.0 - min(_ABOVE * 2**k, 0.25))
     return np.maximum(base, 1e-6)  # of equal events
 
 
-def _highest(found: Floats, base: Array) -> Array:
+def _highest(statistics: Floats, base: Array) -> Array:
     """Return the largest ratio to the thresholds up to every block."""
-    highest: Array = np.maximum.accumulate((found / base).max(axis=1))
+    highest: Array = np.maximum.accumulate((statistics / base).max(axis=1))
     return highest
 
 

@@ -160,13 +160,13 @@ class KernelTwoSample(Pickled, base.DriftDetector):
         """Make the reference from the gathered events, and empty windows."""
         seed = mix64_int((self._seed + self._alarms) & MASK64)
         blocks = (1.0 / self.false_alarms - self.reference) / BLOCK
-        found = Reference(self._inputs, self._events, self.features, seed)
-        self._thresholds = found.thresholds(self.window, blocks, seed)
-        self._reference = found
+        reference = Reference(self._inputs, self._events, self.features, seed)
+        self._thresholds = reference.thresholds(self.window, blocks, seed)
+        self._reference = reference
         levels = levels_of(self.window)
         self._windows = empty_windows(levels, self.features)
         self._mean = np.zeros((2, self.features), dtype=np.float32)
-        self._mean[0] = found.mean
+        self._mean[0] = reference.mean
         self._distances = np.zeros(levels, dtype=np.float32)
         self._blocks = 0
 

@@ -69,7 +69,7 @@ class Batch(Protocol):
 
 
 class EventBatch:
-    """Rows that are dicts, each with its own fields."""
+    """Rows that are dicts, whose fields may differ."""
 
     complete = False
 

@@ -50,8 +50,8 @@ def without_zone(text: str) -> tuple[str, bool]:
     (('2024-01-05 10:00:00', True), ('5 Jan 2024', False))
     """
     text = text.strip()
-    found = _ZONE.fullmatch(text) if text[-1:].isalpha() else None
-    return (text, False) if found is None else (found[1], True)
+    zone = _ZONE.fullmatch(text) if text[-1:].isalpha() else None
+    return (text, False) if zone is None else (zone[1], True)
 
 
 def read_iso(text: str) -> datetime:
@@ -68,8 +68,8 @@ def read_iso(text: str) -> datetime:
     2024-01-05 10:00:00+00:00 2024-01-05 10:00:00+01:00 2024-01-05 00:00:00
     """
     bare, universal = without_zone(text)
-    found = datetime.fromisoformat(bare)
-    return found.replace(tzinfo=UTC) if universal and found.tzinfo is None else found
+    moment = datetime.fromisoformat(bare)
+    return moment.replace(tzinfo=UTC) if universal and moment.tzinfo is None else moment
 
 
 class Moment(NamedTuple):
@@ -141,17 +141,17 @@ def with_calendar(fields: Mapping[str, object], scaled: bool) -> dict[Any, Any]:
 
     Raises a ValueError if a moment has no year, or one of its inputs the name of another field.
     """
-    found: dict[object, object] = {}
+    inputs: dict[object, object] = {}
     for name, value in fields.items():
         if isinstance(value, (date, np.datetime64)) and not _is_nat(value):
             moment = _moment(name, value)
             row = calendar_row(moment.wall, moment.universal)
             names = calendar_names(name, moment.timed, scaled)
             check_apart(name, names, fields)
-            found |= zip(names, row if moment.timed else row[2:], strict=False)
+            inputs |= zip(names, row if moment.timed else row[2:], strict=False)
         else:
-            found[name] = value
-    return found
+            inputs[name] = value
+    return inputs
 
 
 def calendar_columns(field: str, moments: Moments) -> list[tuple[str, Array]]:

@@ -234,10 +234,10 @@ class Codec(Stateful):
 
     def frozen_scales(self) -> dict[str | None, Array]:
         """Return the statistics that are constant, by name; of the targets, under None."""
-        found = dict[str | None, Array]({None: self.target[0]})
+        statistics = dict[str | None, Array]({None: self.target[0]})
         if self.inputs.scaled:
-            found |= {name: self.inputs.statistics[slot] for name, slot in self.inputs.numbers.items()}
-        return {name: row for name, row in found.items() if row[HELD] == GIVEN}
+            statistics |= {name: self.inputs.statistics[slot] for name, slot in self.inputs.numbers.items()}
+        return {name: row for name, row in statistics.items() if row[HELD] == GIVEN}
 
     def header(self) -> Json:
         """Return what the header of a model file holds."""
@@ -355,7 +355,7 @@ class Codec(Stateful):
         return [other.labels.codes[label] for label in self.labels.values]
 
     def _known_of(self, others: Sequence[Codec]) -> int:
-        """Return 1 plus the highest code, in this codec, of a label that some other codec has learned."""
+        """Return 1 plus the highest code, in this codec, of a label that another codec has learned."""
         assert self.labels is not None
         learned = {
             label for o in others if o.labels is not None for label in o.labels.values[: int(o.counts[KNOWN])]
@@ -364,7 +364,7 @@ class Codec(Stateful):
 
 
 def _are_statistics(statistics: Array) -> bool:
-    """Return whether these may be statistics; the held value may be missing, or that of given scales."""
+    """Return whether these may be statistics; the held value may be missing, or that of fixed scales."""
     held, known = statistics[:, HELD], np.delete(statistics, HELD, axis=1)
     far = (held != GIVEN) & (abs(held) > LARGEST)
     return bool(np.isfinite(known).all() and (statistics[:, COUNT] >= 0.0).all() and not far.any())
@@ -391,7 +391,7 @@ def _transforms_of(header: Json, arrays: Arrays, names: Sequence[str]) -> dict[s
         raise ValueError("its transforms are impossible")
     knots = typed(arrays, "transforms", np.float64, (2, sum(counts.values())))
     parts = np.split(knots, np.cumsum(list(counts.values()))[:-1], axis=1)
-    found = {name: Transform(*part.copy()) for name, part in zip(counts, parts, strict=True)}
-    if not all(one.is_possible() for one in found.values()):
+    transforms = {name: Transform(*part.copy()) for name, part in zip(counts, parts, strict=True)}
+    if not all(one.is_possible() for one in transforms.values()):
         raise ValueError("its transforms are impossible")
-    return found
+    return transforms

@@ -40,7 +40,7 @@ class Column:
         ]
 
     def part(self, rows: slice) -> Column:
-        """Return some of the rows."""
+        """Return the column of these rows."""
         numbers, present, texts = (
             None if array is None else array[rows] for array in (self.numbers, self.present, self.texts)
         )
@@ -53,11 +53,11 @@ class Column:
 
 
 def of_moments(fields: dict[str, Moments], names: set[str]) -> list[Column]:
-    """Return the columns of fields of dates and times, given the names of all columns."""
-    found = []
+    """Return the columns of fields of dates and times; ``names`` are those of all columns."""
+    columns = []
     for field, moments in fields.items():
         inputs = calendar_columns(field, moments)
         check_apart(field, [name for name, _ in inputs], names)
         for name, numbers in inputs:
-            found.append(Column(name, numbers, moments.present, bare=not name.endswith(ELAPSED)))
-    return found
+            columns.append(Column(name, numbers, moments.present, bare=not name.endswith(ELAPSED)))
+    return columns

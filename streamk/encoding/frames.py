@@ -128,7 +128,7 @@ class FrameBatch:
         known = self._known[start:stop]
         least = known.min(initial=MOST_SLOTS + 1) if inputs.positional else MOST_SLOTS + 1
         places = [inputs.numbers.get(column.name, MOST_SLOTS) for column in self._numbers]
-        # the key is that of every row, or 0 if the name was registered after some of them
+        # the key is that of every row, or 0 if the name was registered after the first row
         encoded = [
             (inputs.number_key(column.name, place) if place < least else ABSENT, place, column)
             for place, column in zip(places, self._numbers, strict=True)
@@ -164,8 +164,8 @@ class FrameBatch:
                     slots[gone, j], keys[gone, j] = missing(slot), inputs.number_key(column.name, place)
         for j, column in enumerate(self._texts, len(numbers)):
             name, texts = column.name, column.texts[start:stop]
-            found = {t: ABSENT if t is None else inputs.category_key(name, t) for t in dict.fromkeys(texts)}
-            keys[:, j] = [found[text] for text in texts]
+            by_text = {t: ABSENT if t is None else inputs.category_key(name, t) for t in dict.fromkeys(texts)}
+            keys[:, j] = [by_text[text] for text in texts]
             slots[:, j] = np.where(keys[:, j] == ABSENT, UNSCALED, inputs.category_slot(name))
         return EncodedRows(slots, keys, values)
 
@@ -184,7 +184,7 @@ class FrameBatch:
 
 
 def _block(columns: Sequence[Column], rows: slice) -> Array:
-    """Return some rows of columns of numbers, ``(columns, rows)``."""
+    """Return rows of columns of numbers, ``(columns, rows)``."""
     return np.array([column.numbers[rows] for column in columns], dtype=np.float64)
 
 
@@ -263,8 +263,8 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
         return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)], frame)
     for field in columns:
         field.texts = field.texts and [None if v is None else str(v) for v in field.texts]
-    found = {name: moments_in(name, column) for name, column in moments.items()}
-    columns += of_moments(found, {name_of(label) for label in frame.columns})
+    times = {name: moments_in(name, column) for name, column in moments.items()}
+    columns += of_moments(times, {name_of(label) for label in frame.columns})
     return FrameBatch(columns, len(frame), frame)
 
 
@@ -274,18 +274,18 @@ def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Any, Column]:
     Of a pandas frame, those of NumPy's types, also where pandas or Arrow stores them, and columns of strings
     of which none is missing.
     """
-    native, found = frame.to_native(), {}
+    native, columns = frame.to_native(), {}
     if nw.dependencies.is_pandas_dataframe(native):
         kinds = [getattr(kind, "numpy_dtype", kind) for kind in native.dtypes.tolist()]
         places = [j for j, kind in enumerate(kinds) if isinstance(kind, np.dtype) and kind.kind in "iuf"]
-        some = native if len(places) == len(kinds) else native.take(places, axis=1)
-        labels, numbers = some.columns.tolist(), some.to_numpy(np.float64, na_value=np.nan)
+        selected = native if len(places) == len(kinds) else native.take(places, axis=1)
+        labels, numbers = selected.columns.tolist(), selected.to_numpy(np.float64, na_value=np.nan)
         for label in [
             label for label, kind in zip(native.columns.tolist(), kinds, strict=True) if kind.type is str
         ]:
             texts = native[label].array.tolist()
             if set(map(type, texts)) == {str}:
-                found[label] = Column(name_of(label), texts=texts)
+                columns[label] = Column(name_of(label), texts=texts)
     else:
         labels = [label for label, kind in frame.schema.items() if kind.is_numeric()]
         if not labels:
@@ -295,8 +295,8 @@ def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Any, Column]:
     gone = np.isnan(numbers)
     some_gone = gone.any(axis=0).tolist()
     for j, label in enumerate(labels):
-        found[label] = Column(name_of(label), numbers[:, j], ~gone[:, j] if some_gone[j] else None)
-    return found
+        columns[label] = Column(name_of(label), numbers[:, j], ~gone[:, j] if some_gone[j] else None)
+    return columns
 
 
 def _accepted(column: nw.Series[Any]) -> str:

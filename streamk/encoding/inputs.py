@@ -59,8 +59,8 @@ class _Encoded(NamedTuple):
         return form is plan or (isinstance(form, tuple) and _are_same(names, form))
 
 
-def _are_same(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
+def _are_same(values: tuple[object, ...], others: tuple[object, ...]) -> bool:
+    return len(values) == len(others) and all(map(is_, values, others))
 
 
 class Inputs(Names):
@@ -126,13 +126,13 @@ class Inputs(Names):
         except NamesFullError:
             self.evict_for(number_names(x))
             entries = self._entries_of(x, learning)
-        slots, keys, found = entries
+        slots, keys, numbers = entries
         buffer = self._buffer_for(len(slots))
         put_slots, put_keys, put_values = buffer.put
         put_slots(buffer.slots, 0, *slots)
         put_keys(buffer.keys, 0, *keys)
         try:
-            put_values(buffer.rows.values, 0, *found)
+            put_values(buffer.rows.values, 0, *numbers)
         except struct.error:  # an integer that has no float
             self.check(x)
             raise
@@ -220,8 +220,8 @@ class Inputs(Names):
         try:
             if x and self._number_types.issuperset(map(type, x.values())):
                 # a list: CPython 3.11 leaks an iterator that raises while f(*iterator, key=…) unpacks it
-                found = list(map(self._entries.__getitem__, x))
-                slots, keys = zip(*found, strict=True)
+                entries = list(map(self._entries.__getitem__, x))
+                slots, keys = zip(*entries, strict=True)
                 return slots, keys, list(x.values())
             if self._moment_types and not self._moment_types.isdisjoint(map(type, x.values())):
                 x = with_calendar(named(x), self.scaled)

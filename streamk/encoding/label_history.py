@@ -7,7 +7,7 @@ of rates 0.3 and 0.03. All are 0 until labels arrive. Labels from the 33rd on sh
 
 If labels come ``delay`` events late, an event is predicted from the labels that have arrived, and must be
 learned with the same ones. So there are two rows: the memory *now*, and *then*, ``delay`` labels ago. A last
-row is the running *mean* of the first, over all labels at first and then over some 2,000; it replaces the
+row is the running *mean* of the first, over all labels at first and then over about 2,000; it replaces the
 memory where no labels come.
 """
 
@@ -65,12 +65,12 @@ def remember(memory, queue, aim, classes):
 @njit(**INNER)
 def _push(memory, row, aim, classes):
     if classes:
-        own = int(aim) % SHARED
+        code = int(aim) % SHARED
         for c in range(SHARED):
             memory[row, c] = 0.0
             memory[row, SHARED + c] *= _KEPT
-        memory[row, own] = 1.0
-        memory[row, SHARED + own] += 1.0 - _KEPT
+        memory[row, code] = 1.0
+        memory[row, SHARED + code] += 1.0 - _KEPT
     else:
         memory[row, 1] = memory[row, 0]
         memory[row, 0] = aim

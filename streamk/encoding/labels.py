@@ -90,12 +90,12 @@ class Labels:
         self.values.append(label)
 
 
-def _check(given: object, expected: type | None) -> Label:
-    label = plain(given)
+def _check(value: object, expected: type | None) -> Label:
+    label = plain(value)
     if type(label) not in _TYPES:
         shown = "NaN" if isinstance(label, float) and math.isnan(label) else repr(label)[:40]
         raise ValueError(
-            f"the label is {shown} ({type(given).__name__}); "
+            f"the label is {shown} ({type(value).__name__}); "
             "a class label must be a boolean, an integer or a string"
         )
     if type(label) is not expected and expected is not None:

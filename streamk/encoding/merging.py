@@ -29,10 +29,10 @@ def pooled(parts: Sequence[Array], horizon: float, base: Array | None = None) ->
 
     Of the held values, the farthest is held again and the others are counted. If all continue from ``base``,
     its values are counted once; statistics that follow a stream fade, so they are pooled as if they had no
-    values in common. Given statistics do not change.
+    values in common. Fixed statistics do not change.
     """
-    if given := [part for part in parts if part[HELD] == GIVEN]:
-        return given[0].copy()
+    if fixed := [part for part in parts if part[HELD] == GIVEN]:
+        return fixed[0].copy()
     if base is not None and base[COUNT] > 0.0 and horizon == np.inf:
         return _pooled_since(parts, base)
     seen = [part for part in parts if part[COUNT] > 0.0]

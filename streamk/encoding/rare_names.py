@@ -52,10 +52,10 @@ def faded(statistics: Array, uses: Array) -> Array:
 def staying(statistics: Array, uses: Array, held: Sequence[int], leave: int) -> Places:
     """Return the slots that stay, in order, after ``leave`` evictions of the least used, oldest names.
 
-    ``uses`` are those of :func:`faded`; ``held`` slots stay, and names with given scales are evicted last.
+    ``uses`` are those of :func:`faded`; ``held`` slots stay, and names with fixed scales are evicted last.
     """
-    given = statistics[:, HELD] == GIVEN
-    order = np.lexsort((uses[:, _USE], given))
+    fixed = statistics[:, HELD] == GIVEN
+    order = np.lexsort((uses[:, _USE], fixed))
     gone = order[~np.isin(order, held)][:leave]
     return np.setdiff1d(np.arange(len(statistics)), gone)
 

@@ -47,7 +47,7 @@ class EncodedRows(NamedTuple):
     values: Array
 
     def select(self, rows: Places | slice) -> EncodedRows:
-        """Return some of the rows, copied if ``rows`` is an array of row numbers."""
+        """Return these rows, copied if ``rows`` is an array of row numbers."""
         if len(self.keys) == 1:
             return EncodedRows(self.slots, self.keys, self.values[rows])
         return EncodedRows(self.slots[rows], self.keys[rows], self.values[rows])

@@ -5,7 +5,7 @@ The statistics of one number are ``(count, mean, squares, held)``: Welford's rec
     count += 1;   δ = v − mean;   mean += δ/count;   squares += δ (v − mean)
 
 and ``z = (v − mean)/√(squares/count)``, 0 while there is no spread. Since only earlier events set the scales,
-a prediction needs no knowledge of its own event, and learning the event scales it by the same numbers.
+a prediction needs no knowledge of its event, and learning the event scales it by the same numbers.
 
 A single extreme value has no effect. The value farthest from the mean is *held*: it is not counted until a
 farther one replaces it, whether it is the first value or the last. Also, no value adds more to the variance
@@ -98,7 +98,7 @@ def _forget(value, statistics, at):
 
 
 FIXED, FOLLOWING = 4, 10  # numbers kept of each input
-GIVEN = np.inf  # held by statistics that are given
+GIVEN = np.inf  # held by fixed statistics
 CLIP = 4.0
 TARGET_CLIP = 6.0
 WIDE_CLIP = 12.0  # of targets and outputs of ``KernelRegressor``
@@ -237,11 +237,11 @@ def scale_of(present, exponent):
 
 
 @njit(**INNER)
-def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):
+def scale_row(rows, i, statistics, exponents, seen, out, sorted_keys, of, to):
     """Scale row ``i`` into row ``to`` of ``out``; return how many inputs are not 0.
 
-    Their keys go into ``found``, and their slots into ``of``. Values of categories that are not ``seen``
-    (:mod:`streamk.encoding.seen`) are skipped.
+    Their keys go into ``sorted_keys``, and their slots into ``of``. Values of categories that are not
+    ``seen`` (:mod:`streamk.encoding.seen`) are skipped.
 
     Inputs that are absent or 0 add nothing to an angle and are skipped; the others are sorted by their keys.
     ``out`` is ``(≥ families, ·, w)``: for each family of directions, inputs are multiplied by the
@@ -266,14 +266,14 @@ def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):
         present += 1
         if z != 0.0:
             place = count
-            while place > 0 and found[to, place - 1] > key:
-                found[to, place], out[0, to, place] = found[to, place - 1], out[0, to, place - 1]
+            while place > 0 and sorted_keys[to, place - 1] > key:
+                sorted_keys[to, place], out[0, to, place] = sorted_keys[to, place - 1], out[0, to, place - 1]
                 of[to, place] = of[to, place - 1]
                 place -= 1
-            found[to, place], out[0, to, place], of[to, place] = key, z, slot
+            sorted_keys[to, place], out[0, to, place], of[to, place] = key, z, slot
             count += 1
     for j in range(count, slots.shape[1]):
-        found[to, j] = 0
+        sorted_keys[to, j] = 0
         for k in range(exponents.shape[0]):
             out[k, to, j] = 0.0
     for k in range(exponents.shape[0] - 1, -1, -1):  # the first is multiplied last: all are made from it
@@ -295,9 +295,9 @@ def observe_row(rows, i, statistics, horizon, weight):
 
 
 @njit(nogil=True, **ENTRY)
-def _scale_rows(rows, statistics, exponents, out, found, of, counts):
+def _scale_rows(rows, statistics, exponents, out, keys, of, counts):
     for i in range(counts.shape[0]):
-        counts[i] = scale_row(rows, i, statistics, exponents, None, out, found, of, i)
+        counts[i] = scale_row(rows, i, statistics, exponents, None, out, keys, of, i)
 
 
 def scale_rows(
@@ -306,8 +306,8 @@ def scale_rows(
     """Return scaled inputs ``(families, n, w)``, their keys ``(n, w)``, and how many each row has."""
     count, width = rows.values.shape
     scaled = np.empty((len(exponents), count, width), dtype=np.float32)
-    found = np.empty((count, width), dtype=np.uint64)
+    keys = np.empty((count, width), dtype=np.uint64)
     counts = np.empty(count, dtype=np.int64)
     of = np.empty((count, width), dtype=np.int32)
-    _scale_rows(rows, statistics, np.array(exponents), scaled, found, of, counts)
-    return scaled, found, counts
+    _scale_rows(rows, statistics, np.array(exponents), scaled, keys, of, counts)
+    return scaled, keys, counts

@@ -72,9 +72,9 @@ def check_targets(values: Sequence[object], weights: Sequence[float]) -> list[fl
 
 def without_label(values: Sequence[object], weights: Array) -> NDArray[np.bool_]:
     """Return which rows have a weight but no label; their weights become 0."""
-    found = np.array([value is None for value in values], dtype=bool) & (weights > 0.0)
-    weights[found] = 0.0
-    return found
+    unlabelled = np.array([value is None for value in values], dtype=bool) & (weights > 0.0)
+    weights[unlabelled] = 0.0
+    return unlabelled
 
 
 def number(value: object) -> float:

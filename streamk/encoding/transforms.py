@@ -50,8 +50,8 @@ class Transform(NamedTuple):
     def apply(self, values: Array) -> Array:
         """Return the scores of values; values that no learner takes are returned unchanged."""
         with np.errstate(over="ignore"):
-            found = np.clip(_interpolate(values, self.values, self.scores), -_FARTHEST, _FARTHEST)
-        return np.where(abs(values) <= LARGEST, found, values)
+            scores = np.clip(_interpolate(values, self.values, self.scores), -_FARTHEST, _FARTHEST)
+        return np.where(abs(values) <= LARGEST, scores, values)
 
     def apply_one(self, value: float) -> float:
         """Return the same of one value."""
