@@ -205,7 +205,7 @@ def _without_collection() -> Iterator[None]:
 class _Pipeline(Compiler):
     _library: type
 
-    def compile_extra(self, func: Any) -> object:
+    def compile_extra(self, func: Compiled) -> object:
         state = self.state
         state.flags = _Flags(state.flags)
         state.library = self._library(state.targetctx.codegen(), func.__qualname__)
@@ -223,12 +223,12 @@ class _CalledParts(_Pipeline):
 class _Entries(_Pipeline):
     _library = _Entry
 
-    def compile_extra(self, func: object) -> object:
+    def compile_extra(self, func: Compiled) -> object:
         with _logged_if_long(), _without_collection():
             return super().compile_extra(func)
 
 
-_ANY: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
+_ANY: Json = {"error_model": "numpy", "no_cfunc_wrapper": True}
 # No Python wrapper: for arguments that are tuples of arrays it takes as long to compile as the function.
 INNER: Any = _ANY | {"no_cpython_wrapper": True}
 ENTRY: Any = _ANY | {"cache": True}
@@ -242,7 +242,7 @@ else:
 class Both:
     """A function that Python and compiled code call."""
 
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+    def __init__(self, function: Compiled, **options: Any) -> None:
         self.__doc__, self.__wrapped__ = function.__doc__, function
         self._entry, self._part = njit(**ENTRY, **options)(function), njit(**INNER)(function)
 
@@ -255,7 +255,7 @@ class Both:
         return self._part._numba_type_  # the function that compiled code calls
 
 
-def both(**options: object) -> Callable[[Callable[..., Any]], Any]:
+def both(**options: object) -> Callable[[Compiled], Compiled]:
     """Return a decorator of functions that Python and compiled code call."""
     return lambda function: Both(function, **options)
 

@@ -72,9 +72,9 @@ class _UnownedModel(models.StructModel):
 lower_cast(UnownedArray, types.Array)(lambda context, builder, before, after, value: value)
 
 
-def _types_in(kind: Any) -> Sequence[Any]:
+def _types_in(kind: Any) -> Sequence[types.Type]:
     """Return the types of the members of a tuple."""
-    members: Sequence[Any] = kind.types
+    members: Sequence[types.Type] = kind.types
     return members
 
 
@@ -98,7 +98,7 @@ def _unowned(typing_context, value):
     return _unowned_type(value)(value), generate
 
 
-def _without_counts(context: BaseContext, builder: Builder, kind: Any, value: Value) -> Value:
+def _without_counts(context: BaseContext, builder: Builder, kind: types.Type, value: Value) -> Value:
     if isinstance(kind, types.Array) and not isinstance(kind, UnownedArray):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = ir.Constant(array.meminfo.type, None)
@@ -161,7 +161,7 @@ class _Members(AttributeTemplate):
         return kind.value[kind.fields.index(name)] if name in kind.fields else None
 
 
-def _codes(kinds: Iterable[Any]) -> Iterator[str]:
+def _codes(kinds: Iterable[types.Type]) -> Iterator[str]:
     """Yield, for each word of values, the code that the module ``struct`` has for it."""
     for kind in kinds:
         if isinstance(kind, types.Array):
@@ -172,7 +172,7 @@ def _codes(kinds: Iterable[Any]) -> Iterator[str]:
             yield {types.float64: "d", types.float32: "f4x"}.get(kind, "q")
 
 
-def _words_of(kinds: Iterable[Any]) -> int:
+def _words_of(kinds: Iterable[types.Type]) -> int:
     """Return how many words values have."""
     return len(list(_codes(kinds)))
 
@@ -188,7 +188,7 @@ def _member(context: BaseContext, builder: Builder, kind: HandleType, value: Val
 lower_getattr_generic(HandleType)(_member)
 
 
-def _loaded(context: BaseContext, builder: Builder, kind: Any, pointer: Value, first: int) -> Value:
+def _loaded(context: BaseContext, builder: Builder, kind: types.Type, pointer: Value, first: int) -> Value:
     """Return the value of a type whose words start at word ``first`` from a pointer."""
     if isinstance(kind, types.Array):
         address, *sizes = (_word(builder, pointer, index(first + k)) for k in range(1 + 2 * kind.ndim))

@@ -124,7 +124,7 @@ def check_exact(values: Json, **choices: tuple[str, ...]) -> None:
     )  # fmt: skip
 
 
-def check_level(level: Any) -> None:
+def check_level(level: float) -> None:
     """Raise a ValueError if this cannot be the level of a prediction interval."""
     _require(("level", level, _positive(level) and level <= HIGHEST, f"above 0 and at most {HIGHEST:g}"))
 
@@ -150,7 +150,7 @@ def check_map(values: Json) -> None:
         )
 
 
-def _require(*requirements: tuple[str, Any, bool, str]) -> None:
+def _require(*requirements: tuple[str, object, bool, str]) -> None:
     for name, value, valid, wanted in requirements:
         if not valid:
             raise ValueError(f"{name}={value!r}: {name} must be {wanted}")
@@ -169,12 +169,13 @@ def _all_positive(values: Sequence[object]) -> bool:
     return isinstance(values, (tuple, list)) and len(values) > 0 and all(map(_positive, values))
 
 
-def _whole(value: Any, least: int, limit: float = math.inf) -> bool:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return whole and least <= int(value) < limit
+def _whole(value: object, least: int, limit: float = math.inf) -> bool:
+    return (
+        isinstance(value, (int, np.integer)) and not isinstance(value, bool) and least <= int(value) < limit
+    )
 
 
-def _among(value: Any, choices: Sequence[str]) -> bool:
+def _among(value: object, choices: Sequence[str]) -> bool:
     return isinstance(value, str) and value in choices
 
 
@@ -182,8 +183,9 @@ def _flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
+_Checks = dict[str, tuple[Callable[[Any], bool], str]]
 _FLAG = _flag, "True or False"
-_EXACT: dict[str, tuple[Callable[[Any], bool], str]] = {
+_EXACT: _Checks = {
     "gamma": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
     "block": (lambda v: _whole(v, 1, 2**16), "a whole number, at least 1 and below 65,536"),
     "columns": (
@@ -205,7 +207,7 @@ _EXACT: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rank": (lambda v: v is None or _whole(v, 0, 2**16), "None or a whole number, at least 0"),
     "batch": (lambda v: v is None or _whole(v, 1, 2**24), "None or a whole number, at least 1"),
 }
-_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+_CHECKS: _Checks = {
     "growth": (lambda v: _among(v, GROWTHS), " or ".join(map(repr, GROWTHS))),
     "period": (lambda v: _whole(v, 1, 2**53), "a whole number, at least 1"),
     "max_features": (lambda v: _whole(v, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),

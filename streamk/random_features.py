@@ -6,13 +6,13 @@ import secrets
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from river import base
 
 from streamk.arrays import AnyArray, Floats, Integers, Json, Pickled, Table
-from streamk.encoding.batches import Batch
+from streamk.encoding.batches import Batch, Mask
 from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
 from streamk.encoding.inputs import Inputs
@@ -131,7 +131,7 @@ class RandomFeatures(Pickled, base.MiniBatchTransformer):
             self._settle(self._inputs.encode_checked(x, False))
         return self._inputs.encode_checked(x, learning)
 
-    def _prepare(self, rows: Batch, learned: Any) -> None:
+    def _prepare(self, rows: Batch, learned: Mask | None) -> None:
         if len(rows) and not self._inputs.settled:
             rows.prepare(self._inputs, None)
             self._settle(rows.rows(self._inputs, 0, 1))

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from streamk.arrays import Json
 from streamk.distributed.merging import with_fixed_scales
 from streamk.distributed.rounds import Round
 from streamk.distributed.shards import Shard
-from streamk.evaluation.tallies import ClassTally, NumberTally
+from streamk.evaluation.tallies import ClassTally, NumberTally, Tally
 from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL, loads
 
@@ -99,7 +98,7 @@ class RunState:
         """
         header, arrays = model_file.unpack(path.read_bytes(), str(path))
         try:
-            run: Any = header["extra"]["shards"]
+            run = header["extra"]["shards"]
             version, theirs = run["version"], dict(run["known by"])
             model = arrays[MODEL].tobytes()
         except (KeyError, TypeError):
@@ -112,7 +111,7 @@ class RunState:
         for name, ours in known_by.items():
             if theirs.get(name) != ours:
                 raise ValueError(f"{path} is of another run: {_difference(name, theirs.get(name), ours)}")
-        kind: Any = ClassTally if loads(model, str(path))._classifies else NumberTally
+        kind: type[Tally] = ClassTally if loads(model, str(path))._classifies else NumberTally
         at = Round._fields.index("tally")
         curve = [Round._make([*e[:at], kind(*e[at]), *e[at + 1 :]]) for e in run["curve"]]
         return cls(model, run["positions"], run["ended"], run["learned"], run["turn"], curve)

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from streamk.distributed.tasks import Done, Task, perform_alone
@@ -83,7 +83,7 @@ class Processes:
         _kill(self._idle)
 
 
-def _kill(workers: dict[object, _Worker] | list[_Worker]) -> None:
+def _kill(workers: dict[Any, _Worker] | list[_Worker]) -> None:
     for worker in workers.values() if isinstance(workers, dict) else workers:
         worker.kill()
     workers.clear()
@@ -132,7 +132,7 @@ class _Worker:
         self.pipe.close()
 
 
-def _work(pipe: Any) -> None:
+def _work(pipe: Connection) -> None:
     """Run tasks until the pipe ends (in a worker)."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from streamk.arrays import Json
 from streamk.distributed.tasks import Done, Task, perform_alone
@@ -39,7 +38,7 @@ class Ray:
             raise ValueError("engine 'ray' needs Ray: pip install 'streamk[ray]'") from None
         if address is not None:
             _check_answers(address)
-        self._ray: Any = ray
+        self._ray = ray
         self._ours = not ray.is_initialized()
         self._waiting: dict[object, int] = {}
         if self._ours:

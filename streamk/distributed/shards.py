@@ -34,8 +34,8 @@ class Chunk(NamedTuple):
     """
 
     rows: Any
-    targets: Sequence[Any]
-    next: Any
+    targets: Sequence[object]
+    next: object
     ended: bool
     weights: Sequence[float] | None = None
     lines: Sequence[int] | None = None
@@ -85,7 +85,7 @@ class Rows:
 
     name: str
     rows: Sequence[Json]
-    targets: Sequence[Any]
+    targets: Sequence[object]
     weights: Sequence[float] | None = None
     strict: bool = True
 

@@ -141,9 +141,9 @@ def _named(error: Exception, name: str) -> Exception:
     sentence = f"shard {name}: {error}"
     for kind in type(error).__mro__:
         try:
-            made = kind(sentence)
+            made: Exception = kind(sentence)
             if str(pickle.loads(pickle.dumps(made))) == sentence:
-                return made  # type: ignore[no-any-return]
+                return made
         except Exception:  # other arguments, or not picklable: try its base class
             continue
     return RuntimeError(sentence)

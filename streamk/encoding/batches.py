@@ -10,7 +10,7 @@ learned in portions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ class Batch(Protocol):
         """Return the encoded rows ``start … stop − 1``."""
         ...
 
-    def series(self, values: list[Any]) -> object:
+    def series(self, values: Sequence[object]) -> object:
         """Return one value a row, in the type that goes with the input."""
         ...
 
@@ -106,7 +106,7 @@ class EventBatch:
         """Return the encoded rows ``start … stop − 1``."""
         return self._encoded.select(slice(start, stop))
 
-    def series(self, values: list[object]) -> object:
+    def series(self, values: Sequence[object]) -> object:
         """Return the values as a list."""
         return values
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.stable.v2.typing import IntoSeries
 from numba import njit
 from numpy.typing import NDArray
 
@@ -162,7 +163,7 @@ def calendar_columns(field: str, moments: Moments) -> list[tuple[str, Array]]:
     return list(zip(calendar_names(field, moments.timed), np.ascontiguousarray(columns), strict=True))
 
 
-def moments_in(field: str, column: nw.Series[Any]) -> Moments:
+def moments_in(field: str, column: nw.Series[IntoSeries]) -> Moments:
     """Return a column of dates or times of a frame as moments; a ValueError names one that has no year."""
     zone = getattr(column.dtype, "time_zone", None)
     if zone is None:
@@ -202,7 +203,7 @@ def check_apart(field: str, names: Sequence[str], others: Collection[str]) -> No
             )
 
 
-def _moment(name: str, value: Any) -> Moment:
+def _moment(name: str, value: date | np.datetime64) -> Moment:
     if isinstance(value, np.datetime64):
         wall = value.astype("datetime64[s]").astype(np.int64)
         if not _FIRST // _SECOND <= wall <= _LAST // _SECOND:

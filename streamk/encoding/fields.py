@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def unaccepted(name: str, value: object) -> str:
     )
 
 
-def as_float(name: str, value: Any, largest: float) -> float:
+def as_float(name: str, value: SupportsFloat, largest: float) -> float:
     """Return a number as a float; raise a ValueError if it has none."""
     try:
         return float(value)
@@ -109,7 +109,7 @@ def as_float(name: str, value: Any, largest: float) -> float:
         raise
 
 
-def check_number(name: str, value: Any, largest: float) -> None:
+def check_number(name: str, value: SupportsFloat, largest: float) -> None:
     """Raise ValueError if a number is infinite, or too large to be squared or distinguished from others."""
     try:
         number = float(value)

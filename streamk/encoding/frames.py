@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from operator import itemgetter
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from river.utils import dataframe
 
 from streamk.arrays import AnyArray, Array
 from streamk.encoding.batches import Batch, EventBatch, Mask
 from streamk.encoding.calendar_inputs import is_timed, moments_in, moments_of
 from streamk.encoding.columns import Column, of_moments
-from streamk.encoding.fields import check_number, kind_of, name_of, unaccepted
+from streamk.encoding.fields import Event, check_number, kind_of, name_of, unaccepted
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rare_names import NamesFullError
 from streamk.encoding.rows import ABSENT, MOST_SLOTS, UNSCALED, EncodedRows, RowError, missing, slices
@@ -152,7 +153,7 @@ class FrameBatch:
             mask = None if column.present is None else column.present[start:stop]
             met = place < known
             if place >= least:  # after the known names, among the row's new ones
-                there: Any = slice(None) if mask is None else mask
+                there: slice | Mask = slice(None) if mask is None else mask
                 after = np.where(met, place, new)[there].tolist()
                 keys[there, j] = [inputs.number_key(column.name, k) for k in after]
                 new[there] += ~met[there]
@@ -169,13 +170,13 @@ class FrameBatch:
             slots[:, j] = np.where(keys[:, j] == ABSENT, UNSCALED, inputs.category_slot(name))
         return EncodedRows(slots, keys, values)
 
-    def series(self, values: list[object]) -> Any:
+    def series(self, values: Sequence[object]) -> object:
         """Return a series of the frame's library, or an array."""
         if self._like is None:
             return np.asarray(values, dtype=object if None in values else None)
         return dataframe.to_native_series(values, name=None, like=self._like)
 
-    def table(self, labels: Sequence[object], values: AnyArray) -> Any:
+    def table(self, labels: Sequence[object], values: AnyArray) -> object:
         """Return a frame of the frame's library, or the array itself."""
         if self._like is None:
             return values
@@ -220,15 +221,15 @@ def _from_array(X: AnyArray, names: Sequence[str] | None) -> Batch:
 class _MixedBatch(EventBatch):
     """Rows with a column of mixed types: read as dicts, answered as a frame or an array."""
 
-    def __init__(self, events: Any, like: nw.DataFrame[Any] | None = None) -> None:
+    def __init__(self, events: Sequence[Event], like: nw.DataFrame[IntoDataFrame] | None = None) -> None:
         super().__init__(events)
         answers = FrameBatch([], len(events), like)
         self.series, self.table = answers.series, answers.table  # type: ignore[method-assign]
 
 
-def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
+def _from_frame(frame: nw.DataFrame[IntoDataFrame]) -> Batch:
     columns, mixed = [], False
-    moments: dict[str, nw.Series[Any]] = {}
+    moments: dict[str, nw.Series[IntoSeries]] = {}
     simple = _simple_columns(frame)
     for label in frame.columns:
         if label in simple:
@@ -268,7 +269,7 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
     return FrameBatch(columns, len(frame), frame)
 
 
-def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Any, Column]:
+def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Hashable, Column]:
     """Return columns of numbers by label; one by one they would take ten times as long.
 
     Of a pandas frame, those of NumPy's types, also where pandas or Arrow stores them, and columns of strings
@@ -299,5 +300,5 @@ def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Any, Column]:
     return columns
 
 
-def _accepted(column: nw.Series[Any]) -> str:
+def _accepted(column: nw.Series[IntoSeries]) -> str:
     return unaccepted(str(column.name), column.to_list()[0]).split("; ", 1)[1]

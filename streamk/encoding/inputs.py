@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamk.arrays import AnyArray
+from streamk.arrays import AnyArray, Array
 from streamk.encoding.calendar_inputs import ELAPSED, calendar_names, with_calendar
 from streamk.encoding.fields import (
     Event,
@@ -41,7 +41,7 @@ _MOST_PLANS = 256
 _LOOKED_AT = 4  # one in so many events without a plan
 _MOST_WIDTHS = 64
 _MOST_FAILURES = 8  # of a plan, whose events have other kinds of values by now
-_Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
+_Entries = tuple[Sequence[int], Sequence[int], Sequence[object]]  # slots, keys, values
 
 
 class _Encoded(NamedTuple):
@@ -164,7 +164,7 @@ class Inputs(Names):
         """Return rows before :meth:`transform`, up to rounding."""
         return self._with_values(rows, Transform.invert) if self.transforms else rows
 
-    def _with_values(self, rows: EncodedRows, change: Callable[[Transform, Any], Any]) -> EncodedRows:
+    def _with_values(self, rows: EncodedRows, change: Callable[[Transform, Array], Array]) -> EncodedRows:
         values, slots = rows.values.copy(), np.broadcast_to(rows.slots, rows.values.shape)
         for slot, one in self._transforms_by_slot().items():
             at = slots == slot
@@ -236,16 +236,17 @@ class Inputs(Names):
         """Return the entries of an event whose names are registered strings; else raise a KeyError."""
         slots, keys, values = [], [], []
         entries, categories, numbers = self._entries, self._categories, self._number_types
+        name: Any  # a registered string, or its entry is missing
         for name, value in x.items():
             kind = type(value)
             if kind in numbers:
                 slot, key = entries[name]
             elif kind is str:
-                key, value = categories[name, value], 1.0  # type: ignore[index]
-                slot = self.category_slot(name)  # type: ignore[arg-type]
+                key, value = categories[name, value], 1.0
+                slot = self.category_slot(name)
             elif kind is bool:
-                key, value = categories[name, str(value)], 1.0  # type: ignore[index]
-                slot = self.category_slot(name)  # type: ignore[arg-type]
+                key, value = categories[name, str(value)], 1.0
+                slot = self.category_slot(name)
             elif value is None:
                 if name not in entries and type(name) is str and not self.missing_numbers(name):
                     continue

@@ -91,7 +91,7 @@ class Labels:
 
 
 def _check(value: object, expected: type | None) -> Label:
-    label = plain(value)
+    label: Label = plain(value)
     if type(label) not in _TYPES:
         shown = "NaN" if isinstance(label, float) and math.isnan(label) else repr(label)[:40]
         raise ValueError(
@@ -103,4 +103,4 @@ def _check(value: object, expected: type | None) -> Label:
             f"the label is {label!r} ({type(label).__name__}), but earlier labels are "
             f"of type {expected.__name__}; a learner keeps one type of label"
         )
-    return label  # type: ignore[no-any-return]
+    return label

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from streamk.arrays import Array
@@ -37,7 +35,7 @@ class Alarms:
         self._bounded, self._scale = bounded, 0.0
         self._seen = 0
         self._rest: Array = np.zeros(0)
-        self._detector: Any = drift.ADWIN()
+        self._detector = drift.ADWIN()
 
     def add(self, losses: Array) -> None:
         """Add the losses of consecutive events; those that are no number count as the greatest."""

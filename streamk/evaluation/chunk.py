@@ -8,6 +8,8 @@ from typing import Any, Self
 from streamk.arrays import Array
 from streamk.encoding.fields import Event
 
+_Events = Sequence[Event] | Callable[[], Sequence[Event]]
+
 
 class EventChunk:
     """Events, as dicts and perhaps as an array.
@@ -28,7 +30,7 @@ class EventChunk:
 
     def __init__(
         self,
-        events: Sequence[Event] | Callable[[], Sequence[Event]],
+        events: _Events,
         names: Sequence[str] | None = None,
         matrix: Array | None = None,
         rows: slice = slice(None),
@@ -57,7 +59,7 @@ class EventChunk:
             return EventChunk(self.events[rows])
         start, stop, _ = self._rows.indices(len(self._matrix))
         first, last, _ = rows.indices(stop - start)
-        events: Any = (lambda: self._made()) if callable(self._events) else self._events
+        events: _Events = (lambda: self._made()) if callable(self._events) else self._events
         return EventChunk(events, self.names, self._matrix, slice(start + first, start + max(first, last)))
 
     def _made(self) -> Sequence[Event]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
-from streamk.arrays import Array
+from streamk.arrays import AnyArray, Array, Integers
 from streamk.evaluation.adapters import Table
 from streamk.evaluation.metric import decide
 
@@ -26,13 +25,13 @@ class Codes:
 
     def __init__(self, classes: bool) -> None:
         self._classes = classes
-        self.labels: dict[Any, int] = {}
+        self.labels: dict[object, int] = {}
         self.last = -1
 
     def _code(self, label: object) -> int:
         return self.labels.setdefault(label, len(self.labels))
 
-    def of(self, targets: Sequence[object]) -> Any:
+    def of(self, targets: Sequence[object]) -> AnyArray:
         """Return targets as codes, or as an array of numbers."""
         if not self._classes:
             return np.array(targets, dtype=np.float64)
@@ -46,7 +45,7 @@ class Codes:
         if self._classes:
             self.last = self._code(target)
 
-    def of_next(self, targets: Sequence[object]) -> tuple[Any, Any, Any]:
+    def of_next(self, targets: Sequence[object]) -> tuple[AnyArray, Integers | None, Integers | None]:
         """Return consecutive targets, the last label before each, and how many labels are known with each."""
         count = len(self.labels)
         codes = self.of(targets)
@@ -56,7 +55,7 @@ class Codes:
         self.last = int(codes[-1])
         return codes, before, np.maximum(np.maximum.accumulate(codes + 1), count)
 
-    def arranged(self, predictions: Table | Array, known: Any = None) -> Array:
+    def arranged(self, predictions: Table | Array, known: Integers | None = None) -> Array:
         """Return probabilities with a column for each code.
 
         Only targets have codes, so the predictions of one model do not change the metrics of another. A label
@@ -80,7 +79,7 @@ class Codes:
         return out
 
 
-def last_prediction(predictions: Table | Array) -> Any:
+def last_prediction(predictions: Table | Array) -> object:
     """Return the last decision, or number."""
     if not isinstance(predictions, Table):
         return float(predictions[-1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.arrays import Array, Integers
+from streamk.arrays import AnyArray, Array, Integers
 from streamk.evaluation.alarms import Alarms
 from streamk.evaluation.answers import decisions
 from streamk.evaluation.batch_means import BatchMeans
@@ -14,6 +14,7 @@ from streamk.evaluation.classes import ClassSums
 from streamk.evaluation.metric import TASKS
 from streamk.evaluation.numbers import NumberSums
 from streamk.evaluation.slices import Slices
+from streamk.evaluation.sums import Sums
 from streamk.evaluation.windows import Curve
 
 _LATENCIES = 4096  # at most, of a contender
@@ -67,7 +68,7 @@ class ContenderMetrics:
 
     def __init__(self, task: str, interval: int, by: bool, level: float) -> None:
         self.classes = task == TASKS[0]
-        sums: Any = ClassSums() if self.classes else NumberSums(level)
+        sums: Sums = ClassSums() if self.classes else NumberSums(level)
         self.curve: Curve[Any] = Curve(sums, interval)
         self.cumulative: list[float] = []  # the headline metric of all events, at the end of every window
         self.units = BatchMeans()
@@ -90,12 +91,17 @@ class ContenderMetrics:
         return self.curve.events
 
     def add(
-        self, targets: Any, predictions: Any, last: Integers | None, slices: list[Any] | None, ends: Any
+        self,
+        targets: AnyArray,
+        predictions: Array,
+        last: Integers | None,
+        slices: list[object] | None,
+        ends: tuple[Array, Array] | None,
     ) -> None:
         """Score events: codes and probabilities with the last label before each, or numbers."""
         if self.classes:
             losses = (decisions(predictions) != targets).astype(np.float64)
-            arrays: tuple[Any, ...] = (targets, predictions, last)
+            arrays: tuple[AnyArray | None, ...] = (targets, predictions, last)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
                 losses = np.abs(targets - predictions)

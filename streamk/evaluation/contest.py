@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamk.arrays import Json
+from streamk.arrays import Array, Json
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
 from streamk.evaluation.adapters import LearnerAdapter, ModelAdapter, Table, adapter_of, tabled
@@ -297,7 +297,7 @@ class Contest:
             raise ValueError(f"an event of key {key!r} is waiting already")
         answers: list[object] = []
         ends: list[object] = []
-        predictions: dict[str, tuple[Any, Any]] = {}
+        predictions: dict[str, tuple[object, tuple[float, float] | None]] = {}
         times: dict[str, float] = {}
         for name in self.active:
             standing, subject = self.standings[name], self._subjects[name]
@@ -433,7 +433,7 @@ def _one_by_one(
     return answers
 
 
-def _joined(first: list[Any], following: Any) -> Any:
+def _joined(first: list[Any], following: Table | Array | None) -> Table | Array | None:
     """Return the predictions of single events followed by those of a pass."""
     if not first:
         return following

@@ -17,9 +17,8 @@ References
 # mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -175,7 +174,7 @@ def part_of(state: SavedState, name: str) -> SavedState:
     return header[name], {k.removeprefix(lead): array for k, array in arrays.items() if k.startswith(lead)}
 
 
-def check_one_length(arrays: Iterable[Any]) -> int:
+def check_one_length(arrays: Iterable[Sized]) -> int:
     """Return the length of arrays that all have it.
 
     Raises

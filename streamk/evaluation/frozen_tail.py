@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.arrays import Array
+from streamk.arrays import AnyArray, Array, Integers
 from streamk.evaluation.adapters import Table, tabled
 from streamk.evaluation.chunk import EventChunk
 from streamk.evaluation.codes import Codes
@@ -46,7 +46,14 @@ class FrozenTail:
         self.answers: object = None  # of the events that were scored last
 
     def add(
-        self, xs: EventChunk, targets: Any, live: Array, last: Any, known: Any, codes: Codes, before: int
+        self,
+        xs: EventChunk,
+        targets: AnyArray,
+        live: Array,
+        last: Integers | None,
+        known: Integers | None,
+        codes: Codes,
+        before: int,
     ) -> None:
         """Score events, before which there were so many; ``live`` are the contender's predictions."""
         skipped, self.answers = 0, None
@@ -68,7 +75,7 @@ class FrozenTail:
         self.live.add(targets[skipped:], live[skipped:], last, None, None)
 
     def _predict(self, xs: EventChunk) -> Table | Array:
-        model: Any = self._model
+        model = self._model
         if xs.matrix is None:
             events = list(xs.events)
             return tabled(model.predict_proba_many(events) if self._classes else model.predict_many(events))

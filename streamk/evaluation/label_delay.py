@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Hashable
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from streamk.encoding.fields import Event
 from streamk.evaluation import moments
@@ -156,7 +156,7 @@ def delay_of(delay: Any) -> LabelDelay | None:
         If it is none of these.
     """
     if hasattr(delay, "event"):
-        return delay  # type: ignore[no-any-return]
+        return cast(LabelDelay, delay)
     return DelayByCount(delay) if check_delay(delay) else None
 
 

@@ -98,7 +98,7 @@ HEADLINES = dict(zip(TASKS, ("accuracy", "mae"), strict=True))
 SUMMARIES = dict(zip(TASKS, ("accuracy", "r2"), strict=True))  # comparable between streams
 
 
-def decide(prediction: object) -> Any:
+def decide(prediction: object) -> object:
     """Return the most probable label of a dict of probabilities, None if all are 0; a number as it is.
 
     >>> decide({"a": 0.2, "b": 0.8}), decide({"a": 0.0}), decide(1.5)

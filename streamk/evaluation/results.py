@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -346,7 +346,7 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def plain_label(label: object) -> Any:
+def plain_label(label: object) -> str | float:
     """Return a label as a value of JSON: unchanged if it is one, else as a string."""
     return label if isinstance(label, (str, int, float, bool)) else str(label)
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
-from streamk.arrays import SavedState
+from streamk.arrays import AnyArray, SavedState
 from streamk.evaluation.exact import check_one_length, nest, part_of
 from streamk.evaluation.sums import Sums
 from streamk.evaluation.windows import KINDS, kind_of
@@ -62,9 +62,9 @@ class Slices(Generic[S]):
         self._edges: list[float] | None = None
         self._decided = False
         self._values: list[object] = []  # of events not sorted yet
-        self._arrays: list[tuple[object, ...]] = []
+        self._arrays: list[tuple[AnyArray | None, ...]] = []
 
-    def add(self, values: Sequence[object], *arrays: object) -> None:
+    def add(self, values: Sequence[object], *arrays: AnyArray | None) -> None:
         """Add events: their values in the column, and the arrays of the sums.
 
         Raises
@@ -227,9 +227,9 @@ def groups_of(edges: list[float]) -> list[str]:
     return [f"≤ {told[0]}", *between, f"> {told[-1]}"]
 
 
-def _joined(chunks: list[tuple[object, ...]]) -> list[Any]:
+def _joined(chunks: list[tuple[AnyArray | None, ...]]) -> list[AnyArray | None]:
     """Return arrays of chunks as one, with columns up to the last nonzero one."""
-    joined: list[object] = []
+    joined: list[AnyArray | None] = []
     for arrays in zip(*chunks, strict=True):
         if arrays[0] is None or arrays[0].ndim == 1:
             joined.append(None if arrays[0] is None else np.concatenate(arrays))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
-from streamk.arrays import Array, Json, SavedState
+from streamk.arrays import AnyArray, Array, Json, SavedState
 from streamk.evaluation.classes import ClassSums
 from streamk.evaluation.exact import check_one_length, nest, part_of
 from streamk.evaluation.numbers import NumberSums
@@ -71,7 +71,7 @@ class Curve(Generic[S]):
         """Return a metric of every full window."""
         return self.rows[:, self.columns.index(name)]
 
-    def add(self, *arrays: Any) -> None:
+    def add(self, *arrays: AnyArray | None) -> None:
         """Add events, as arrays that the sums take (None for one that is missing).
 
         Raises

@@ -98,7 +98,7 @@ class ReservoirLearner(ExactLearner):
         self._reservoir.add(rows, goal)
         self._observe(rows, np.ascontiguousarray(goal[0]))
 
-    def _fit(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, progress: bool) -> None:
+    def _fit(self, X: Any, y: object, w: object, names: Sequence[str] | None, progress: bool) -> None:
         self._reservoir = self._make_reservoir(max(self.rows, len(X)))
         self._solved = 2**53  # nothing is due
         self._pass(X, y, w, names, wanted=False)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, cast, overload
+from typing import cast, overload
 
 import numpy as np
 from river import base
 
 from streamk.arrays import AnyArray, Array, Column, Frame, Table, padded
+from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
 from streamk.encoding.targets import check_weights, targets, weight_of, without_label
-from streamk.learners.learner import Learner
+from streamk.learners.learner import ColumnNames, Learner
 
 
 class Classifier(Learner, base.MiniBatchClassifier):
@@ -112,7 +113,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
         rows = batch(X, names)
         return rows.series(self._decide(self._predict_labels(rows)))
 
-    def _predict_labels(self, rows: Any) -> Array:
+    def _predict_labels(self, rows: Batch) -> Array:
         """Return one column a label, ``(n, labels)``; 0 for those that no learned event has."""
         out = self._predict_batch(rows)
         if not out.shape[1] and self._labels.values:
@@ -159,8 +160,8 @@ class Classifier(Learner, base.MiniBatchClassifier):
         return self._pass(X, y, w, names, wanted=True)[1][:, : len(self._labels)]
 
     def _pass(
-        self, X: Any, y: Any, w: Any, names: Any, wanted: bool, scales_only: bool = False
-    ) -> tuple[Any, Array]:
+        self, X: object, y: object, w: object, names: ColumnNames, wanted: bool, scales_only: bool = False
+    ) -> tuple[Batch, Array]:
         rows = batch(X, names)
         values, weights = targets(y, len(rows)), check_weights(w, len(rows))
         unlabelled = without_label(values, weights)

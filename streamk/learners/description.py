@@ -54,7 +54,7 @@ def describe(learner: Learner) -> Json:
 
 
 def _changed(learner: Learner) -> Json:
-    defaults = {field.name: field.default for field in fields(learner)}  # type: ignore[arg-type]
+    defaults = {field.name: field.default for field in fields(learner)}
     values = learner._parameters()
     parameters = learner._get_params()
     return {name: values[name] for name in values if name != "seed" and parameters[name] != defaults[name]}

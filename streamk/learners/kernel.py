@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from river.conf.interval import Interval
@@ -187,7 +187,7 @@ class _Kernel(StreamingLearner):
             out[:] = predictions
         return predictions[0] if predictions.size else None
 
-    def _predict_rows(self, rows: EncodedRows, out: Array, shares: Any = None) -> None:
+    def _predict_rows(self, rows: EncodedRows, out: Array, shares: Array | None = None) -> None:
         """Fill ``out`` with predictions; ``shares`` are the parts that the combiner of stale experts has."""
         super()._predict_rows(rows, out)
         stale = self._stale_experts
@@ -250,9 +250,10 @@ class _Kernel(StreamingLearner):
         self._combiner.forget_shift()
         self._codec.average_labels()
 
-    def _relevant_losses(self) -> Any:
+    def _relevant_losses(self) -> Array:
         """Return the mean squared errors of least squares on the blocks under relevance."""
-        return self._combiner.losses[self._relevant()]
+        losses: Array = self._combiner.losses[self._relevant()]
+        return losses
 
     def _relevant(self) -> list[int]:
         return [self._names.index(f"least squares, {name}") for name in RELEVANT]

@@ -6,9 +6,9 @@ import math
 import secrets
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from river import base
@@ -24,6 +24,7 @@ from streamk.handles import make_handle
 from streamk.learners.kernel_loop import observe_block
 from streamk.learners.summary import Summary
 
+ColumnNames = Sequence[str] | None  # of an array
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 
@@ -41,9 +42,10 @@ class Learner(Pickled, base.Estimator):
     seed: int | None
     _classifies: ClassVar[bool]
     _codec: Codec
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __setattr__(self, name: str, value: object) -> None:
-        if "_codec" in self.__dict__ and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+        if "_codec" in self.__dict__ and name in self.__dataclass_fields__:
             raise AttributeError(
                 f"{name} is fixed once a learner is made; "
                 f"make another: learner.clone({{{name!r}: {value!r}}})"
@@ -65,7 +67,7 @@ class Learner(Pickled, base.Estimator):
 
     def _make_plain(self) -> None:
         """Make parameters that are NumPy scalars the Python values they hold."""
-        for field in fields(self):  # type: ignore[arg-type]
+        for field in fields(self):
             setattr(self, field.name, plain(getattr(self, field.name)))
 
     @property
@@ -172,7 +174,7 @@ class Learner(Pickled, base.Estimator):
 
     def _get_params(self) -> Json:
         """Return the parameters, without river's inspection of the signature at every call."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _parameters(self) -> Json:
         """Return the parameters as values that JSON takes."""
@@ -216,13 +218,7 @@ class Learner(Pickled, base.Estimator):
 
     @abstractmethod
     def _pass(
-        self,
-        X: object,
-        y: object,
-        w: object,
-        names: Sequence[str] | None,
-        wanted: bool,
-        scales_only: bool = False,
+        self, X: object, y: object, w: object, names: ColumnNames, wanted: bool, scales_only: bool = False
     ) -> tuple[Batch, Array]:
         """Learn a batch; return it with the predictions made before each row, if ``wanted``.
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from streamk.arrays import Integers, Json
+from streamk.arrays import Array, Integers, Json
 from streamk.encoding.codec import Unit
 from streamk.encoding.label_history import MEAN, NUMBERS, SHARED
 from streamk.encoding.targets import check_weights
@@ -209,7 +209,7 @@ def _check_codecs(models: Sequence[Learner], called: Sequence[str]) -> None:
             )
 
 
-def _rows(scales: Sequence[dict[str | None, Any]], name: str | None) -> list[Any]:
+def _rows(scales: Sequence[dict[str | None, Array]], name: str | None) -> list[Any]:
     """Return the scale of a name in each codec."""
     return [by_name.get(name) for by_name in scales]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from river import base
 
 from streamk.arrays import AnyArray, Array, Column, Frame
+from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.targets import (
@@ -19,7 +20,7 @@ from streamk.encoding.targets import (
     weight_of,
     without_label,
 )
-from streamk.learners.learner import Learner
+from streamk.learners.learner import ColumnNames, Learner
 
 
 class Regressor(Learner, base.MiniBatchRegressor):
@@ -100,8 +101,8 @@ class Regressor(Learner, base.MiniBatchRegressor):
         return out[:, 0] if out.size else np.zeros(len(rows))
 
     def _pass(
-        self, X: Any, y: Any, w: Any, names: Any, wanted: bool, scales_only: bool = False
-    ) -> tuple[Any, Array]:
+        self, X: object, y: object, w: object, names: ColumnNames, wanted: bool, scales_only: bool = False
+    ) -> tuple[Batch, Array]:
         rows = batch(X, names)
         values = targets(y, len(rows))
         weights = check_weights(w, len(rows))

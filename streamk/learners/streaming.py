@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numba import typeof
@@ -60,6 +60,7 @@ compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
 _VIEWS = 6  # place among the arguments of the compiled loop
 Shared = tuple[Handle, object, Handle, Handle | None]  # of codec, source and map, and tests of fields
+_Groups = Sequence[Sequence[NamedTuple]]  # records of experts, by update rule
 _NOTHING = np.zeros(0)
 _KINDS = np.int32, np.uint64, np.float64, np.float64, np.float64  # of rows, goal and predictions
 _ROWS = 64  # rows a thread predicts at once
@@ -532,7 +533,7 @@ class StreamingLearner(Learner):
             tests = make_handle(sections.exchange_record)
         return make_handle(coding), source, make_handle(features), tests
 
-    def _view(self, shared: Shared, groups: Any, combiner: tuple[object, ...]) -> Handle:
+    def _view(self, shared: Shared, groups: _Groups, combiner: tuple[object, ...]) -> Handle:
         """Return the handle of a :class:`ModelView`."""
         coding, source, features, tests = shared
         experts = tuple(
@@ -835,10 +836,10 @@ def _has_layout(rows: EncodedRows, goal: Array, out: Array) -> bool:
     return all(array.dtype == kind and array.flags.carray for array, kind in zip(arrays, _KINDS, strict=True))
 
 
-def _with_coefficients(groups: Any, arrays: Iterator[AnyArray]) -> object:
+def _with_coefficients(groups: _Groups, arrays: Iterator[AnyArray]) -> _Groups:
     """Return the records of experts with other coefficients, the next array for each that has any."""
 
-    def replaced(expert: Any) -> object:
+    def replaced(expert: NamedTuple) -> NamedTuple:
         coefficients = next(arrays)
         return expert._replace(coefficients=coefficients) if "coefficients" in expert._fields else expert
 
