@@ -130,7 +130,8 @@ def _combine(combiner, coding, outputs, scratch, out):
 
 
 @implements(adapt, Calibrating)
-def _adapt(combiner, earlier, coding, outputs, scratch, combined, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, goal):
+    target, weight = goal
     known = int(coding.counts[KNOWN])
     if target < known:
         events = coding.counts[EVENTS]

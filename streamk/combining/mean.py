@@ -38,5 +38,5 @@ def _combine(combiner, coding, outputs, scratch, out):
 
 
 @implements(adapt, Averaging)
-def _adapt(combiner, earlier, coding, outputs, scratch, combined, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, goal):
     pass

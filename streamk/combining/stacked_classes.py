@@ -69,7 +69,8 @@ def _combine(combiner, coding, outputs, scratch, out):
 
 
 @implements(adapt, StackedClasses)
-def _adapt(combiner, earlier, coding, outputs, scratch, combined, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, goal):
+    target, weight = goal
     known = int(coding.counts[KNOWN])
     if target < known and known > 1:
         _learn_class(combiner, outputs, scratch, known, int(target), weight)

@@ -102,7 +102,8 @@ def _combine(combiner, coding, outputs, scratch, out):
 
 
 @implements(adapt, StackedNumbers)
-def _adapt(combiner, earlier, coding, outputs, scratch, combined, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, goal):
+    target, weight = goal
     aim = aim_of(coding, target)
     prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
     if is_shifted(combiner.level_shift):

@@ -10,6 +10,10 @@ from streamk.arrays import Array, Integers
 from streamk.compiling import ENTRY
 from streamk.evaluation.metric import LEAST_PROBABILITY
 
+BINS = 15  # of the top probability, for calibration
+FINE = 2**30  # steps of a probability summed for calibration: 8 · 10⁹ events fit
+_EDGES = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
+
 
 def decisions(probabilities: Array) -> Integers:
     """Return the first of the most probable classes of each row, -1 where there is no prediction.
@@ -52,15 +56,13 @@ def decide_rows(probabilities, predicted):
 
 
 @njit(**ENTRY, nogil=True)
-def count(targets, probabilities, predicted, edges, fine, counts, bins, likelihoods, squares):
+def count(targets, probabilities, predicted, counts, bins, likelihoods, squares):
     """Count events with a prediction; fill in the probabilities of their targets, and squared errors.
 
     Parameters
     ----------
     targets, probabilities, predicted
         ``(n,)``, ``(n, K)`` and ``(n,)``.
-    edges, fine
-        Of the bins of the top probability, upper ones but the last; steps of a probability.
     counts, bins
         ``(C, 1 + C)`` with ``C`` not below ``K`` and any target, and ``(3, bins)``; added to.
     likelihoods, squares
@@ -80,8 +82,8 @@ def count(targets, probabilities, predicted, edges, fine, counts, bins, likeliho
         p = probabilities[row, target] if target < width else 0.0
         likelihoods[at] = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
         top = min(probabilities[row, answer], 1.0)
-        place = np.searchsorted(edges, top)
+        place = np.searchsorted(_EDGES, top)
         bins[0, place] += 1
         bins[1, place] += answer == target
-        bins[2, place] += np.int64(np.rint(top * fine))
+        bins[2, place] += np.int64(np.rint(top * FINE))
         at += 1

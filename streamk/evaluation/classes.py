@@ -7,16 +7,13 @@ from typing import Self
 import numpy as np
 
 from streamk.arrays import Array, Arrays, Integers, Json, SavedState
-from streamk.evaluation.answers import count, decide_rows
+from streamk.evaluation.answers import BINS, FINE, count, decide_rows
 from streamk.evaluation.exact import ExactSum, check_one_length
 from streamk.evaluation.metric import CLASSES
 from streamk.evaluation.ranks import CELLS, area, count_cells
 from streamk.evaluation.sums import Sums
 
-BINS = 15  # of the top probability, for calibration
 MOST_RANKED = 20  # classes; with more, histograms of scores take too much memory and AUC is NaN
-_FINE = 2**30  # steps of a probability summed for calibration: 8 · 10⁹ events fit
-_EDGES = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
 
 
 class ClassSums(Sums):
@@ -119,9 +116,7 @@ class ClassSums(Sums):
         self.events += len(targets)
         self.unchanged += int(np.count_nonzero(targets == last))
         likelihoods, squares = np.empty(made), np.empty((made, self.classes))
-        count(
-            targets, probabilities, predicted, _EDGES, _FINE, self._counts, self._bins, likelihoods, squares
-        )
+        count(targets, probabilities, predicted, self._counts, self._bins, likelihoods, squares)
         self._log_loss.add(-np.log(likelihoods))
         self._squares.add(squares.reshape(-1))
         if self._ranks.size:
@@ -215,13 +210,13 @@ class ClassSums(Sums):
         """
         events, right, top = self._bins
         count = np.maximum(events, 1)
-        return {"events": events.copy(), "confidence": top / (_FINE * count), "accuracy": right / count}
+        return {"events": events.copy(), "confidence": top / (FINE * count), "accuracy": right / count}
 
     @property
     def calibration_error(self) -> float:
         """``Σ_b n_b/n · |accuracy_b − confidence_b|`` over bins (Naeini, Cooper and Hauskrecht 2015)."""
         _, right, top = self._bins
-        return float(np.abs(right - top / _FINE).sum()) / max(self.answered, 1)
+        return float(np.abs(right - top / FINE).sum()) / max(self.answered, 1)
 
     def auc(self) -> tuple[float, float]:
         """Return the AUC, and how wrong the grid of scores can have made it at most."""

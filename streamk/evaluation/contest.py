@@ -159,7 +159,7 @@ class Contest:
         self.score()
         name, subject = next(iter(self._subjects.items()))
         if self.tail is None and isinstance(subject, LearnerAdapter) and not self.standings[name].error:
-            self.tail = FrozenTail(name, subject.learner, self.task, self.interval)
+            self.tail = FrozenTail(name, subject.learner, self.codes, self.task, self.interval)
 
     @property
     def asked(self) -> Set[Hashable]:
@@ -213,7 +213,7 @@ class Contest:
             arranged = self.codes.arranged(predicted, known)
             self.standings[name].add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
-                self.tail.add(xs, targets, arranged, last, known, self.codes, self.events)
+                self.tail.add(xs, targets, arranged, last, known, self.events)
         if self.listener is not None:
             answers = {name: predicted for name, (predicted, _) in predictions.items()}
             if self.tail is not None and self.tail.answers is not None:
@@ -387,7 +387,7 @@ class Contest:
             standing.add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
                 xs = EventChunk([event.x for event in events])
-                self.tail.add(xs, targets, arranged, last, known, self.codes, before)
+                self.tail.add(xs, targets, arranged, last, known, before)
                 if self.tail.answers is not None:
                     answers[f"{name} (frozen)"] = self.tail.answers
         if self.listener is not None:

@@ -24,6 +24,8 @@ class FrozenTail:
         Of the contender.
     learner
         Of streamk; its frozen copy predicts from now on.
+    codes
+        Of labels, as the contest numbers them.
     task, interval
         As of :class:`~streamk.evaluation.contest.Contest`.
 
@@ -37,8 +39,8 @@ class FrozenTail:
         Why the copy was not scored further, empty if it was.
     """
 
-    def __init__(self, name: str, learner: Any, task: str, interval: int) -> None:
-        self.name, self._interval = name, interval
+    def __init__(self, name: str, learner: Any, codes: Codes, task: str, interval: int) -> None:
+        self.name, self._codes, self._interval = name, codes, interval
         self._model, self._classes = learner.frozen(), hasattr(learner, "labels")
         self.frozen, self.live = (ContenderMetrics(task, interval, False, 0.9) for _ in range(2))
         self.since: int | None = None
@@ -52,7 +54,6 @@ class FrozenTail:
         live: Array,
         last: Integers | None,
         known: Integers | None,
-        codes: Codes,
         before: int,
     ) -> None:
         """Score events, before which there were so many; ``live`` are the contender's predictions."""
@@ -71,7 +72,7 @@ class FrozenTail:
             return
         self.answers = answers
         last, known = (None if each is None else each[skipped:] for each in (last, known))
-        self.frozen.add(targets[skipped:], codes.arranged(answers, known), last, None, None)
+        self.frozen.add(targets[skipped:], self._codes.arranged(answers, known), last, None, None)
         self.live.add(targets[skipped:], live[skipped:], last, None, None)
 
     def _predict(self, xs: EventChunk) -> Table | Array:

@@ -102,13 +102,14 @@ def _project(expert, phi, i, length, residual, known, rho):
 
 
 @njit(**INNER)
-def project_around(expert, start, stop, phi, i, length, residual, rho):
-    """Project the coefficients outside columns ``start … stop − 1`` of an expert onto one row's equation.
+def project_around(expert, block, phi, i, length, residual, rho):
+    """Project the coefficients outside a block of an expert's columns onto one row's equation.
 
     ``A_k ← A_k + φ r_k/(length · φᵀφ + ρ)``, in place: ``residual`` is ``(K,)`` float64, ``length`` the
     squared length of the step's direction in units of ``φᵀφ`` (2 for a margin, which moves two outputs),
-    ``rho`` is ``ρF/w``.
+    ``rho`` is ``ρF/w``. ``block`` is its first column and the one after its last.
     """
+    start, stop = block
     place, columns = i * phi.shape[1] + expert.first, expert.coefficients.shape[2]
     whole = np.float64(inner_product(phi, place, phi, place, start))
     whole += np.float64(inner_product(phi, place + stop, phi, place + stop, columns - stop))

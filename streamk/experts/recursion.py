@@ -237,8 +237,8 @@ def _step(expert, e, observation):
         for k in range(known):
             residual[k] *= left
         rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
-        stop = expert.begin + expert.sums.shape[0]
-        project_around(expert, expert.begin, stop, phi, i, length, residual[:known], rho)
+        block = expert.begin, expert.begin + expert.sums.shape[0]
+        project_around(expert, block, phi, i, length, residual[:known], rho)
     count_step(expert.clock, expert.coefficients)
 
 

@@ -107,7 +107,7 @@ def add_projections(source, inputs, keys, counts, begin, waves, amplitude, phi):
     """
     rows, width = counts.shape[0], phi.shape[1]
     flat = phi.reshape(phi.size)
-    count = source.segments.shape[0]
+    count, sparse = source.segments.shape[0], (inputs, keys, counts)
     last = -1
     for s in range(count):
         if _any_in(source, s, keys, counts):
@@ -134,15 +134,19 @@ def add_projections(source, inputs, keys, counts, begin, waves, amplitude, phi):
             for start in range(0, rows, LANES):
                 spread[:] = np.float32(0.0)
                 lanes = min(LANES, rows - start)
-                _fill_tile(inputs, keys, counts, start, lanes, low, np.uint64(n), np.uint64(gap), spread)
+                _fill_tile(sparse, start, lanes, low, np.uint64(n), np.uint64(gap), spread)
                 project_tile(source, s, spread, tile, finish, Target(flat, start * width, width, lanes))
         begin = False
     return last >= 0
 
 
 @njit(**INNER)
-def _fill_tile(inputs, keys, counts, start, lanes, low, n, gap, tile):
-    """Write up to sixteen rows into a tile of zeros: the inputs with keys ``low … low + n − 1``."""
+def _fill_tile(sparse, start, lanes, low, n, gap, tile):
+    """Write up to sixteen rows into a tile of zeros: the inputs with keys ``low … low + n − 1``.
+
+    ``sparse`` are inputs, keys and counts as in :func:`add_projections`.
+    """
+    inputs, keys, counts = sparse
     fields = counts[start]
     alike = fields >= LANES
     for i in range(start + 1, start + lanes):

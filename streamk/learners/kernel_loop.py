@@ -205,7 +205,7 @@ def _answer(handle, when, phi, i, scratch, out):
 def _adapt(handle, before, scratch, prediction, target, weight):
     """Let the combiner learn from outputs that were combined to ``prediction``."""
     combiner, earlier, outputs = handle.combiner, before.combiner, scratch.outputs
-    adapt(combiner, earlier, handle.coding, outputs, scratch.working, prediction, target, weight)
+    adapt(combiner, earlier, handle.coding, outputs, scratch.working, prediction, (target, weight))
 
 
 @njit(**CALLED)
@@ -348,7 +348,7 @@ def adapt_many(coding, combiner, working, outputs, targets, weights, aims):
     for i in range(rows):
         _copy_row(outputs, i, one)
         combine(combiner, coding, one, working, prediction)
-        adapt(combiner, combiner, coding, one, working, prediction, targets[i], weights[i])
+        adapt(combiner, combiner, coding, one, working, prediction, (targets[i], weights[i]))
         coding.counts[0] += 1.0
         aims[i] = aim_of(coding, targets[i])
         if not is_learned(coding, targets[i]):

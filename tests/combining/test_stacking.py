@@ -20,7 +20,7 @@ def combined(combiner, coding, outputs, scratch, out):
 def learned(combiner, asked, coding, outputs, scratch, target):
     given = np.empty(outputs.shape[2])
     combine(asked, coding, outputs, scratch, given)
-    adapt(combiner, asked, coding, outputs, scratch, given, target, 1.0)
+    adapt(combiner, asked, coding, outputs, scratch, given, (target, 1.0))
 
 
 def predict(made, coding, outputs, out):
