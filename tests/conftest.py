@@ -31,6 +31,19 @@ def pytest_collection_modifyitems(items):
             continue
         if any(isinstance(f, Dispatcher) and f.__module__ == name for f in vars(item.module).values()):
             item.add_marker(pytest.mark.xdist_group(name))
+    items[:] = mixed(items)
+
+
+def mixed(items):
+    """Return tests with those of files that wait evenly among those of files that compute."""
+    files = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    halves = [], []
+    for path, tests in files.items():
+        halves["kafka" in path.parts or path.suffix == ".md"].append(tests)
+    placed = [(k / len(half), tests) for half in halves for k, tests in enumerate(half)]
+    return [item for _, tests in sorted(placed, key=lambda each: each[0]) for item in tests]
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -15,6 +15,7 @@ import pytest
 import streamk
 
 BUILT = deque(maxlen=3)  # the last learners of a test; its end checks their state
+FEW = 12  # examples of a law that runs over all learners
 COMMON = {"features": 96, "seed": 11}
 LEARNERS = {
     "kernel-classifier": (streamk.KernelClassifier, {"features": 768}),

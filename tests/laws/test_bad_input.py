@@ -5,12 +5,12 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamk
 
-from .subjects import COMMON, LEARNERS, build, events, subjects
+from .subjects import COMMON, FEW, LEARNERS, build, events, subjects
 
 BAD_VALUES = st.one_of(
     st.sampled_from([math.inf, -math.inf, 1e101, -1e300, 10**400, Decimal("inf"), Decimal("sNaN"), b"", 1j]),
@@ -68,6 +68,7 @@ def target(learner):
     return "class 0" if hasattr(learner, "labels") else 1.0
 
 
+@settings(max_examples=FEW)
 @given(x=GOOD, bad=BAD_VALUES)
 def test_a_bad_value_is_named(learned, x, bad):
     x = {**x, "the field": bad}
@@ -77,12 +78,14 @@ def test_a_bad_value_is_named(learned, x, bad):
     refuse(learned, "'a'", known, target(learned))
 
 
+@settings(max_examples=FEW)
 @given(x=GOOD, bad=BAD_VALUES)
 def test_a_bad_value_cannot_be_predicted_on(learned, x, bad):
     refuse(learned, "'a'", {**x, "a": bad}, method="predict_one")
     refuse(learned, "row 1: .*'a'", [x, {**x, "a": bad}], method="predict_many")
 
 
+@settings(max_examples=FEW)
 @given(rows=st.lists(GOOD, min_size=1, max_size=5), at=st.integers(0, 4), bad=BAD_VALUES)
 def test_a_bad_row_stops_the_whole_batch(learned, rows, at, bad):
     at = min(at, len(rows) - 1)
@@ -108,6 +111,7 @@ def test_a_bad_target(x, bad):
     refuse(learner, "row 1: the target is", [x, x], [1.0, bad], method="learn_many")
 
 
+@settings(max_examples=FEW)
 @given(x=GOOD, bad=BAD_WEIGHTS)
 def test_a_bad_weight(learned, x, bad):
     refuse(learned, "the weight is", x, target(learned), w=bad)

@@ -57,9 +57,7 @@ def check_streams(seeds, most):
             raise AssertionError(f"odd stream {seed} of up to {most} events: {error!r}") from error
 
 
-@pytest.mark.parametrize(
-    "part", [0, 1, *(pytest.param(part, marks=pytest.mark.long) for part in range(2, 10))]
-)
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, 10))])
 def test_a_thousand_odd_streams(part):
     check_streams(range(100 * part, 100 * (part + 1)), most=200)
 
@@ -78,7 +76,7 @@ def test_blocks_of_rows_that_are_almost_the_same_keep_coefficients_bounded():
 
 @pytest.mark.parametrize("name", ["KernelRegressor", "KernelClassifier"])
 def test_merges_of_odd_streams_can_be_read(name):
-    for seed in range(20):
+    for seed in range(12):
         parts = [getattr(streamk, name)(features=768, seed=seed) for _ in range(2)]
         classifies = name == "KernelClassifier"
         for k, learner in enumerate(parts):

@@ -20,7 +20,7 @@ import streamk
 from streamk.features import map as feature_map
 from streamk.features.frequencies import FrequencyCache
 
-from .subjects import COMMON, LEARNERS, build, events, subjects
+from .subjects import COMMON, FEW, LEARNERS, build, events, subjects
 
 NAMES = ["a", "b", "c", "d"]
 VALUES = st.one_of(
@@ -129,7 +129,7 @@ WEIGHTED = st.tuples(EVENTS, st.integers(0, 3), st.sampled_from([1.0, 1.0, 0.0, 
 
 @pytest.mark.parametrize("framed", [False, True])
 @pytest.mark.parametrize("name", subjects())
-@settings(max_examples=30)  # of each of 50 pairs
+@settings(max_examples=FEW)
 @given(st.lists(WEIGHTED, min_size=1, max_size=25), st.integers(1, 9))
 def test_any_events_in_any_portions(name, framed, triples, portion):
     """Names and labels come at any time, events of weight 0 among them, as dicts or as frames of numbers."""
