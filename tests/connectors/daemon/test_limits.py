@@ -72,6 +72,16 @@ def test_however_records_are_cut(bad, sizes):
         assert one[0] <= many[0] < one[0] + max(sizes)
 
 
+def test_a_label_that_is_no_label_is_refused_as_such():
+    """And not as one of another type than those before."""
+    _, operator = made("classes")
+    outcomes = operator.outcomes(
+        [Raw(i, b'{"a": 1, "y": %s}' % y) for i, y in enumerate([b"1", b"2", b"3.5"])]
+    )
+    assert "a class label must be" in outcomes[2].reason
+    assert "another type" not in outcomes[2].reason
+
+
 def test_a_run_that_stops_has_a_code():
     _, operator = made("classes", limits={"ratio": 0.2, "window": 5})
     good = [Raw(i, b'{"a": %d, "y": true}' % i) for i in range(5)]

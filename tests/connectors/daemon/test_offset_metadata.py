@@ -106,6 +106,11 @@ def test_what_is_written_is_read(owners, partition_count):
     assert metadata_of(Committed(0, metadata)) == OffsetMetadata(owners[-40:], identity, partition_count)
 
 
+def test_a_client_may_end_metadata_with_zero_bytes():
+    metadata = OffsetMetadata([Owner("a", 0, 50)], "id", 4, "5d41")
+    assert metadata_of(Committed(70, encode_metadata(metadata) + "\0")) == metadata
+
+
 def test_the_oldest_of_too_many_owners_are_dropped():
     owners = [Owner(f"{k:012x}", 10 * k, 10 * k + 10) for k in range(60)]
     metadata = encode_metadata(OffsetMetadata(owners, "t1", 3))
