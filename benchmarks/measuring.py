@@ -24,8 +24,8 @@ from label_columns import with_labels
 from logs import STREAMS, Stream, load
 
 from streamk.evaluation import tabled
+from streamk.evaluation.adapters import Codes
 from streamk.evaluation.classes import ClassSums
-from streamk.evaluation.codes import Codes
 from streamk.evaluation.metric import TASKS
 from streamk.evaluation.numbers import NumberSums
 

@@ -12,8 +12,8 @@ prints every figure that differs, and exits with 1 if one does. It recomputes, t
 - coverage, width and pinball loss of intervals;
 - the advantage of one contender over another, its interval and p, and the event since which it holds.
 
-AUC is that of scores rounded to the cells of ``streamk/evaluation/ranks.py``. The ends of bootstrap intervals
-of single contenders and drift alarms are not recomputed.
+AUC is that of scores rounded to the cells of ``streamk/evaluation/classes.py``. The ends of bootstrap
+intervals of single contenders and drift alarms are not recomputed.
 """
 
 from __future__ import annotations

@@ -21,9 +21,16 @@ from streamk.compiling import ENTRY, INNER, fma
 from streamk.vector.cells import hash_cells
 from streamk.vector.factor import empty_factor, update
 from streamk.vector.lanes import aligned, below, first_set, zeros_aligned
-from streamk.vector.linear_algebra import add_distances, add_scaled, inner_product
+from streamk.vector.linear_algebra import (
+    add_distances,
+    add_products_to,
+    add_rows,
+    add_scaled,
+    clear,
+    copy,
+    inner_product,
+)
 from streamk.vector.newton import add_products, fade, newton_steps, scratch_of, side_by_side
-from streamk.vector.spans import add_products_to, add_rows, clear, copy
 from streamk.vector.variables import any_new, gather, move
 
 RUNS, TURNS = 2000, 9

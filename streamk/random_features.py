@@ -17,10 +17,9 @@ from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
-from streamk.features.choice import STRUCTURED, choose_for
-from streamk.features.map import FeatureMap, largest_unscaled
+from streamk.features.map import STRUCTURED, FeatureMap, choose_for, largest_unscaled
 from streamk.features.matrix import empty, fill, fill_here, project
-from streamk.features.segments import slots_of_first
+from streamk.features.structured import slots_of_first
 from streamk.parameters import check_map, directions_of, kernels_of
 
 _PIECE = 4096  # rows encoded at once

@@ -22,7 +22,6 @@ ORDER = [  # a level imports itself and those before it, none after it
         "streamk.compiling",
         "streamk.figures",
         "streamk.html_tables",
-        "streamk.kernel_blocks",
         "streamk.kernels",
         "streamk.losses",
         "streamk.schedules",

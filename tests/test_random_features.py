@@ -14,7 +14,7 @@ from river import checks, datasets, evaluate, linear_model, metrics, preprocessi
 
 import streamk
 from streamk.features import map as feature_map
-from streamk.features import matrix, products
+from streamk.features import matrix
 from streamk.kernels import kernel
 
 KERNELS = [
@@ -117,7 +117,7 @@ def test_threads_do_not_show():
         command = [sys.executable, "-c", THREADS]
         done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
         assert done.stdout.split() == here
-    assert products.tiles_of(0, 5000)[-1] == slice(4096, 5000)
+    assert matrix.tiles_of(0, 5000)[-1] == slice(4096, 5000)
 
 
 @pytest.mark.parametrize("directions", DIRECTIONS)

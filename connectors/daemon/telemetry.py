@@ -34,7 +34,7 @@ from connectors.contract.operator import CAUSES, Processed, Tally
 from connectors.operators.field_watch import FieldWatch
 from connectors.operators.outputs import Outcome
 from streamk import __version__
-from streamk.evaluation.alarms import Alarms
+from streamk.evaluation.contender_metrics import Alarms
 from streamk.evaluation.metric import loss_and_error
 from streamk.learners.learner import Learner
 

@@ -9,7 +9,7 @@ from connectors.events.batches import EXAMPLES
 from connectors.events.decoding import EventFormat, Record, rejected, skipped
 from connectors.events.targets import interpret
 from connectors.files.log import ReplayLog
-from streamk.evaluation.moments import moment
+from streamk.evaluation.label_delay import moment
 
 _EXACT = 2.0**53  # from here on, several whole numbers are one float
 

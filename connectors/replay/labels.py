@@ -16,8 +16,7 @@ from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.evaluation import Contest
 from streamk.evaluation.contest import RefusedError
-from streamk.evaluation.label_delay import Refuse, fail
-from streamk.evaluation.moments import moment
+from streamk.evaluation.label_delay import Refuse, fail, moment
 
 
 class Joined(Log):

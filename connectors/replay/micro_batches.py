@@ -12,7 +12,7 @@ from connectors.events.values import labels_of
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
 from streamk.encoding.fields import Event
-from streamk.evaluation.chunk import EventChunk
+from streamk.evaluation.adapters import EventChunk
 from streamk.evaluation.contest import CHUNK
 
 

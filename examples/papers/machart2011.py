@@ -29,8 +29,7 @@ from report import PUBLISHED, Row, Section, load_images, require, run
 from rich.progress import Progress, track
 
 import streamk
-from streamk.exact.low_rank_solver import MOVES, Rules, descend
-from streamk.exact.rank_one import KeptBases, WeightedColumns
+from streamk.exact.low_rank_solver import MOVES, KeptBases, Rules, WeightedColumns, descend
 from streamk.kernels import kernel
 
 Array = NDArray[np.float64]

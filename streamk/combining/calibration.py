@@ -22,8 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from streamk.arrays import Array
-from streamk.combining.combiner import Combiner, adapt, combine, mean_output, softmax
-from streamk.combining.weighing import repeated
+from streamk.combining.combiner import Combiner, adapt, combine, mean_output, repeated, softmax
 from streamk.compiling import both
 from streamk.dispatch import implements
 from streamk.encoding.codec import EVENTS, KNOWN

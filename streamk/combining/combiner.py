@@ -1,12 +1,17 @@
-"""The interface of combiners, which compute one calibrated prediction from the outputs of experts.
+"""Combiners: they compute one calibrated prediction from the outputs of experts.
 
 Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`combine`,
 :func:`adapt` and :func:`limit`; each combiner's file adds one (:mod:`streamk.dispatch`). ``scratch`` is a
 handle of what the combiner's method of that name returns.
+
+The simplest one is the mean of the experts' numbers, for regressors without a stacked combiner. Its
+prediction is ``ȳ + σ Σ_e f_e/E``, with the mean ``ȳ`` and the deviation ``σ`` of earlier targets. Nothing is
+learned, so there is nothing to save or to merge.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
 from typing import Self
 
@@ -14,9 +19,19 @@ import numpy as np
 from numba import njit
 
 from streamk.compiling import INNER
-from streamk.dispatch import default
+from streamk.dispatch import default, implements
+from streamk.encoding.codec import decode
+from streamk.experts.expert import FINAL
 from streamk.handles import Handle, make_handle
 from streamk.state import Stateful
+
+PENALTY = 10.0  # of a squared weight, in units of one event
+STALE_PENALTY = 100.0  # for stale experts: few events are learned, and they resemble each other
+_SHARE = 1e-3
+_EVENTS = 1  # place in a running mean
+_SLOWEST = 1e-3
+HEAVIEST = 5.0  # relative weight of one event for shares
+_COUNT = 2
 
 
 def combine(combiner: object, coding: object, outputs: object, scratch: object, out: object) -> None:
@@ -88,3 +103,67 @@ def mean_output(outputs, mean):
     if experts > 1:
         for k in range(mean.shape[0]):
             mean[k] /= np.float32(experts)
+
+
+@njit(**INNER)
+def clipped(outputs, e, k, clip):
+    """Return output ``k`` of expert ``e`` to predict with, kept within ±``clip``."""
+    return min(max(np.float64(outputs[e, FINAL, k]), -clip), clip)
+
+
+@njit(**INNER)
+def repeated(part, weight):
+    """Return ``1 − (1 − part)^weight``: the part covered by ``weight`` steps, each ``part`` of the rest."""
+    return part if weight == 1.0 else 1.0 - (1.0 - part) ** weight
+
+
+@njit(**INNER)
+def rate(error, weight):
+    """Count an event; return by how much running means move: those of all events, then of the last 1,000."""
+    error[_EVENTS] += weight
+    error[_COUNT] += 1.0
+    return max(weight / error[_EVENTS], repeated(_SLOWEST, weight))
+
+
+@njit(**INNER)
+def relative(error, weight):
+    """Return a weight in units of the mean weight of all events, at most 5."""
+    return min(weight * error[_COUNT] / error[_EVENTS], HEAVIEST)
+
+
+@njit(**INNER)
+def share(shares, initial, total, weight):
+    """Scale shares of sum ``total`` to sum 1, and move them by a thousandth towards the initial ones."""
+    spread = repeated(_SHARE, weight)
+    for s in range(shares.shape[0]):
+        shares[s] = (1.0 - spread) * shares[s] / total + spread * initial[s]
+
+
+Averaging = namedtuple("Averaging", "experts")
+
+
+class Mean(Combiner):
+    """The mean of the experts' numbers, in the units of the target.
+
+    Parameters
+    ----------
+    experts
+        How many there are.
+    """
+
+    record_type = Averaging
+
+    def __init__(self, experts: int) -> None:
+        self.experts = experts
+
+
+@implements(combine, Averaging)
+def _combine(combiner, coding, outputs, scratch, out):
+    mean = scratch.value[0]
+    mean_output(outputs, mean)
+    out[0] = decode(coding, mean[0])
+
+
+@implements(adapt, Averaging)
+def _adapt(combiner, earlier, coding, outputs, scratch, combined, goal):
+    pass

@@ -34,7 +34,7 @@ import numpy as np
 from numba import njit
 
 from streamk.arrays import Array
-from streamk.combining.weighing import repeated
+from streamk.combining.combiner import repeated
 from streamk.compiling import INNER, ZERO, both
 from streamk.state import MEAN, Field, Stateful
 

@@ -42,28 +42,277 @@ If labels come ``D`` events late, they say less about the next event. Sets then 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
+from numba import njit
 
 from streamk.arrays import AnyArray, Array
-from streamk.combining.combiner import Combiner
-from streamk.combining.intervals import Intervals
-from streamk.combining.level_shift import LevelShift
-from streamk.combining.stacked_classes import StackedClasses
-from streamk.combining.stacked_numbers import StackedNumbers
-from streamk.combining.weighing import PENALTY
+from streamk.combining.combiner import (
+    PENALTY,
+    Combiner,
+    adapt,
+    clipped,
+    combine,
+    limit,
+    rate,
+    relative,
+    share,
+    softmax,
+)
+from streamk.combining.intervals import STEEPEST, Intervals, follow, scale_at, spread_at
+from streamk.combining.level_shift import LevelShift, is_shifted, last_target, watch
+from streamk.compiling import CALLED, INNER
+from streamk.dispatch import implements
+from streamk.encoding.codec import EVENTS, KNOWN, aim_of, decode, is_learned, unclipped
+from streamk.encoding.rows import LARGEST
+from streamk.encoding.scaling import WIDE_CLIP
 from streamk.handles import Handle, make_handle
 from streamk.state import MEAN, Field, Stateful
-from streamk.vector.newton import SETS, by_set, scratch_of, side_by_side
+from streamk.vector.newton import SETS, add_products, by_set, fade, newton_steps, scratch_of, side_by_side
 
+CLIP = 4.0  # of outputs
+_STEEP = 4.0  # by which outputs are multiplied before they are saturated
+
+
+StackedClasses = namedtuple(
+    "StackedClasses", "forgetting weights curvature shares initial error losses pace penalty logits saturated"
+)
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS
 _MEAN = 0.2  # initial share of the mean target
 _MOST = 1e100
 _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eigenvalue
 _REACH = 2.0  # mean absolute errors
+_SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
+_RATE = 0.5
+_GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
+_ERROR = 0  # place in a running mean
+_LIMIT, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
+
+
+@njit(**INNER)
+def _fill_scores(combiner, outputs, scores, row):
+    """Fill ``scores`` ``(known, E + X)`` with clipped outputs of experts, and after them the saturated ones.
+
+    ``row`` ``(known,)`` is scratch.
+    """
+    experts, known = outputs.shape[0], row.shape[0]
+    scores[:, experts:] = 0.0
+    for e in range(experts):
+        for k in range(known):
+            scores[k, e] = clipped(outputs, e, k, CLIP)
+        used = False
+        for x in range(combiner.saturated.shape[0]):
+            used = used or combiner.saturated[x, e] > 0.0
+        if used:
+            for k in range(known):
+                row[k] = _STEEP * scores[k, e]
+            softmax(row)
+            for x in range(combiner.saturated.shape[0]):
+                for k in range(known):
+                    scores[k, experts + x] += combiner.saturated[x, e] * (2.0 * row[k] - 1.0)
+
+
+@njit(**INNER)
+def _probabilities(combiner, s, scores, out):
+    """Fill ``out`` ``(known,)`` with the class probabilities of set ``s`` of weights."""
+    for k in range(scores.shape[0]):
+        total = 0.0
+        for e in range(scores.shape[1]):
+            total += combiner.weights[s, e] * scores[k, e]
+        out[k] = total
+    softmax(out)
+
+
+@implements(combine, StackedClasses)
+def _combine_classes(combiner, coding, outputs, scratch, out):
+    out[:] = 0.0
+    known = int(coding.counts[KNOWN])
+    scores, probabilities, row, _, _, _ = scratch.value
+    _fill_scores(combiner, outputs, scores[:known], row[:known])
+    for s in range(combiner.shares.shape[0] if known > 0 else 0):
+        _probabilities(combiner, s, scores[:known], probabilities[s, :known])
+        for k in range(known):
+            out[k] += combiner.shares[s] * probabilities[s, k]
+
+
+@implements(adapt, StackedClasses)
+def _adapt_classes(combiner, earlier, coding, outputs, scratch, combined, goal):
+    target, weight = goal
+    known = int(coding.counts[KNOWN])
+    if target < known and known > 1:
+        _learn_class(combiner, outputs, scratch, known, int(target), weight)
+
+
+@njit(**INNER)
+def _learn_class(combiner, outputs, scratch, known, y, weight):
+    sets, experts = combiner.weights.shape
+    scores, probabilities, row, slopes, deviations, factors = scratch.value
+    scores, row = scores[:known], row[:known]
+    total, moved = 0.0, rate(combiner.error, weight)
+    pace = combiner.pace * relative(combiner.error, weight)
+    for e in range(experts):
+        loss = 0.0
+        for k in range(known):
+            row[k] = scores[k, e] if e < outputs.shape[0] else 0.5 * scores[k, e] + 0.5
+        if combiner.logits[e]:
+            softmax(row)
+        for k in range(known):
+            loss += (row[k] - (1.0 if k == y else 0.0)) ** 2
+        combiner.losses[e] += moved * (loss - combiner.losses[e])
+    for s in range(sets):
+        row = probabilities[s, :known]
+        combiner.shares[s] *= max(row[y], 1e-12) ** pace
+        if combiner.pace < 1.0:  # labels come late, and these are probabilities by earlier weights
+            _probabilities(combiner, s, scores, row)
+        total += combiner.shares[s]
+        for e in range(experts):
+            mean = 0.0
+            for k in range(known):
+                mean += row[k] * scores[k, e]
+            slopes[e, s] = mean
+    fade(combiner.curvature, combiner.forgetting, combiner.penalty, weight)
+    for k in range(known):
+        parts = weight * probabilities[0, k], weight * probabilities[1, k], weight * probabilities[2, k]
+        add_products(combiner.curvature, scores, k, slopes, parts, deviations)
+    for e in range(experts):
+        for s in range(sets):
+            slopes[e, s] = weight * (slopes[e, s] - scores[y, e])
+    newton_steps(combiner.weights, combiner.curvature, slopes, factors)
+    share(combiner.shares, combiner.initial, total, weight)
+
+
+_IN_A_ROW = 8.0
+
+
+StackedNumbers = namedtuple(
+    "StackedNumbers",
+    "forgetting weights curvature shares initial error losses intervals level_shift reach pace penalty",
+)
+
+
+@njit(**INNER)
+def _number(combiner, s, outputs):
+    """Return the prediction of set ``s`` of weights.
+
+    Indices after the last set are single experts, and the last index is the mean target, 0.
+    """
+    sets, experts = combiner.weights.shape
+    if s >= sets + experts:
+        return 0.0
+    if s >= sets:
+        return clipped(outputs, s - sets, 0, WIDE_CLIP)
+    total = 0.0
+    for e in range(experts):
+        total += combiner.weights[s, e] * clipped(outputs, e, 0, WIDE_CLIP)
+    return min(max(total, -WIDE_CLIP), WIDE_CLIP)
+
+
+@njit(**INNER)
+def _fill_numbers(combiner, outputs, numbers):
+    """Fill ``numbers`` with a prediction for each share, and after them their mean by shares."""
+    predicted = 0.0
+    for s in range(combiner.shares.shape[0]):
+        numbers[s] = _number(combiner, s, outputs)
+        predicted += combiner.shares[s] * numbers[s]
+    numbers[combiner.shares.shape[0]] = predicted
+
+
+@njit(**INNER)
+def _error_scale(combiner, outputs):
+    """Return the output of the expert for the size of errors, the one after those with weights, or 0."""
+    experts = combiner.weights.shape[1]
+    return clipped(outputs, experts, 0, _SCALE) if outputs.shape[0] > experts else 0.0
+
+
+@njit(**CALLED)
+def _limited(reach, intervals, coding, predicted, target):
+    """Return a target within ``reach`` mean absolute errors of ``predicted``, standardised (Huber 1964)."""
+    actual, farthest = unclipped(coding, target), reach[_LIMIT] * spread_at(intervals, predicted)
+    limited = min(max(actual, predicted - farthest), predicted + farthest)
+    return target if limited == actual else min(max(decode(coding, limited), -LARGEST), LARGEST)
+
+
+@njit(**INNER)
+def _is_limiting(combiner):
+    """Return whether targets far off are limited: not after a run of targets far off on the same side."""
+    return combiner.reach[_LIMIT] != np.inf and abs(combiner.reach[_RUN]) < _IN_A_ROW
+
+
+@implements(limit, StackedNumbers)
+def _limit(combiner, coding, combined, target):
+    if combiner.reach[_LIMIT] == np.inf:
+        return target
+    predicted = unclipped(coding, combined[0])
+    limited = _limited(combiner.reach, combiner.intervals, coding, predicted, target)
+    side = np.sign(target - limited)
+    combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
+    return limited if _is_limiting(combiner) else target
+
+
+@implements(combine, StackedNumbers)
+def _combine_numbers(combiner, coding, outputs, scratch, out):
+    numbers = scratch.value[0]
+    _fill_numbers(combiner, outputs, numbers)
+    shifted = is_shifted(combiner.level_shift)
+    out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
+    if out.shape[0] > 1:  # for an interval
+        out[1] = scale_at(combiner.intervals, _error_scale(combiner, outputs))
+
+
+@implements(adapt, StackedNumbers)
+def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
+    target, weight = goal
+    aim = aim_of(coding, target)
+    prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
+    if is_shifted(combiner.level_shift):
+        predicted, actual = (
+            unclipped(coding, last_target(combiner.level_shift)),
+            unclipped(coding, target),
+        )
+        follow(combiner.intervals, earlier.intervals, predicted, size, actual, weight)
+    else:
+        follow(combiner.intervals, earlier.intervals, prediction, size, aim, weight)
+    if _is_limiting(combiner):
+        target = _limited(combiner.reach, combiner.intervals, coding, prediction, target)
+        aim = aim_of(coding, target)
+    watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
+    if is_learned(coding, target):
+        _learn_number(combiner, outputs, scratch, aim, weight)
+
+
+@njit(**INNER)
+def _learn_number(combiner, outputs, scratch, aim, weight):
+    sets, experts = combiner.weights.shape
+    numbers, scores, slopes, deviations, factors = scratch.value
+    count, mixed = combiner.shares.shape[0], numbers[-1]
+    error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
+    pace = combiner.pace * relative(combiner.error, weight)
+    combiner.error[_ERROR] += moved * (error - combiner.error[_ERROR])
+    for s in range(count):
+        predicted = numbers[s]
+        if sets <= s < sets + experts:
+            combiner.losses[s - sets] += moved * ((predicted - aim) ** 2 - combiner.losses[s - sets])
+        if combiner.error[_ERROR] > 0.0:
+            worse = ((0.5 * (predicted + mixed) - aim) ** 2 - error) / combiner.error[_ERROR]
+            combiner.shares[s] *= np.exp(-_RATE * pace * min(max(worse, -_GAIN), _LOSS))
+        total += combiner.shares[s]
+    fade(combiner.curvature, combiner.forgetting, combiner.penalty, weight)
+    slopes[:] = 0.0
+    for e in range(experts):
+        scores[0, e] = clipped(outputs, e, 0, WIDE_CLIP)
+    add_products(combiner.curvature, scores, 0, slopes, (weight, weight, weight), deviations)
+    for s in range(sets):
+        predicted = 0.0
+        for e in range(experts):
+            predicted += combiner.weights[s, e] * scores[0, e]
+        for e in range(experts):
+            slopes[e, s] = scores[0, e] * (weight * (predicted - aim))
+    newton_steps(combiner.weights, combiner.curvature, slopes, factors)
+    share(combiner.shares, combiner.initial, total, weight)
 
 
 class Stacking(Combiner):

@@ -20,9 +20,8 @@ not depend on the number of workers, on their speed, or on workers that are kill
 (True, 400, [100, 128, 136, 36])
 """
 
-from streamk.distributed.learning import Trained, learn
-from streamk.distributed.processes import WorkersDiedError
-from streamk.distributed.rounds import Advance, Round
+from streamk.distributed.engines import WorkersDiedError
+from streamk.distributed.learning import Advance, Round, Trained, learn
 from streamk.distributed.shards import Chunk, Rows, Shard
 
 __all__ = ["Advance", "Chunk", "Round", "Rows", "Shard", "Trained", "WorkersDiedError", "learn"]

@@ -1,27 +1,74 @@
-"""A drift detector on whole events: a kernel two-sample test of recent events against a reference."""
+"""A drift detector on whole events: a kernel two-sample test of recent events against a reference.
+
+An alarm names the inputs that changed, by their *discrepancies*: the share of values that differ between two
+sets of events.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from river import base
 
-from streamk.arrays import Json, Pickled
-from streamk.drift.discrepancies import discrepancies
-from streamk.drift.reference import Reference, checked
+from streamk.arrays import Array, Json, Pickled
+from streamk.drift.reference import Reference
 from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
 from streamk.encoding.calendar_inputs import with_calendar
-from streamk.encoding.fields import Event, kind_of, named
+from streamk.encoding.fields import Event, kind_of, kind_of_value, name_of, named
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import EncodedRows, stack
 from streamk.features.counter import MASK64, mix64_int
 from streamk.parameters import check_detector
 
+_NUMBER, _ABSENT = object(), object()
 _FIELD = "x"  # the name of a bare number
+
+
+def discrepancies(before: Sequence[Event], after: Sequence[Event]) -> dict[str, float]:
+    """Return for each input the share of events whose value has moved, from 0 to 1, largest first.
+
+    Of numbers it is the statistic of Kolmogorov and Smirnov, ``sup_t |F(t) − G(t)|``, with ``F(t)`` and
+    ``G(t)`` the shares of events that have a number up to ``t``; of strings, booleans, missing and absent
+    values the distance of total variation, ``½ Σ_v |p(v) − q(v)|``; where an input has both, the larger of
+    the two.
+
+    Examples
+    --------
+    >>> discrepancies([{"a": 1, "b": "x"}, {"a": 2, "b": "x"}], [{"a": 2, "b": "x"}, {"a": 3, "b": None}])
+    {'a': 0.5, 'b': 0.5}
+    """
+    fields = dict.fromkeys(chain.from_iterable(chain(before, after)))
+    moved = {name_of(field): _moved(field, before, after) for field in fields}
+    return dict(sorted(moved.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _moved(field: Hashable, before: Sequence[Event], after: Sequence[Event]) -> float:
+    (numbers, atoms), (other_numbers, other_atoms) = _split(field, before), _split(field, after)
+    total = sum(abs(atoms[v] / len(before) - other_atoms[v] / len(after)) for v in {*atoms, *other_atoms})
+    places = np.concatenate([numbers, other_numbers])
+    shares = np.searchsorted(numbers, places, side="right") / len(before)
+    others = np.searchsorted(other_numbers, places, side="right") / len(after)
+    return max(0.5 * total, float(np.abs(shares - others).max(initial=0.0)))
+
+
+def _split(field: Any, events: Sequence[Event]) -> tuple[Array, Counter[object]]:
+    """Return the sorted numbers of a field, and the counts of its other values."""
+    numbers: list[float] = []
+    atoms: list[object] = []
+    for x in events:
+        value = x.get(field, _ABSENT)
+        kind = None if value is _ABSENT else kind_of_value(value)
+        if kind == "number":
+            numbers.append(float(value))
+            atoms.append(_NUMBER)
+        else:
+            atoms.append(None if kind == "missing" else value)
+    return np.sort(np.array(numbers, dtype=np.float64)), Counter(atoms)
 
 
 class KernelTwoSample(Pickled, base.DriftDetector):
@@ -33,7 +80,7 @@ class KernelTwoSample(Pickled, base.DriftDetector):
     is a ``T_w`` above its threshold. The detector then restarts with the next event.
 
     The thresholds are set so that, without a drift, there are ``false_alarms`` per event in the long run, by
-    simulation of streams drawn from the reference (:mod:`streamk.drift.thresholds`). This holds for any
+    simulation of streams drawn from the reference (:mod:`streamk.drift.reference`). This holds for any
     distribution of independent events.
 
     Parameters
@@ -141,11 +188,11 @@ class KernelTwoSample(Pickled, base.DriftDetector):
         event = with_calendar(fields, scaled=False)
         if self._drift_detected:
             inputs = Inputs()
-            checked(inputs, event, True)
+            inputs.encode_checked(event, True)
             self._begin(inputs)
             self._events.append(dict(event))
         elif self._reference is None:
-            checked(self._inputs, event, True)
+            self._inputs.encode_checked(event, True)
             self._events.append(dict(event))
             if len(self._events) == self.reference:
                 self._settle()
@@ -193,8 +240,7 @@ class KernelTwoSample(Pickled, base.DriftDetector):
             window.
         ``inputs``
             For each input the share of events, 0 to 1, whose value has moved from the reference to that
-            window, largest first (:func:`streamk.drift.discrepancies.discrepancies`). Without a change it is
-            about ``1/√window``.
+            window, largest first (:func:`discrepancies`). Without a change it is about ``1/√window``.
         """
         if self._reference is None:
             return {"events": len(self._events), "watching": False, "ratio": 0.0, "window": 0, "inputs": {}}

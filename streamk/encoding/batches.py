@@ -3,7 +3,7 @@
 A batch is checked whole, and its names are registered, before its first row is learned; rows are then encoded
 in pieces, so a large frame is never copied whole. Names are registered in the order of a loop over the rows,
 so the encoding is that of :meth:`streamk.encoding.inputs.Inputs.encode` except for the order of fields. If
-rare names must be evicted within the batch (:mod:`streamk.encoding.rare_names`), it is checked whole and
+rare names must be evicted within the batch (:mod:`streamk.encoding.names`), it is checked whole and
 learned in portions.
 """
 
@@ -19,7 +19,7 @@ from streamk.arrays import AnyArray
 from streamk.encoding import names
 from streamk.encoding.fields import Event, check_events, number_names
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rare_names import NamesFullError
+from streamk.encoding.names import NamesFullError
 from streamk.encoding.rows import EncodedRows, RowError, empty_rows, first_bad
 
 Mask = NDArray[np.bool_]

@@ -24,8 +24,7 @@ from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.label_history import MEAN as MEAN_LABELS
 from streamk.encoding.label_history import empty_memory
 from streamk.encoding.labels import Label, Labels, plain
-from streamk.encoding.merging import pooled
-from streamk.encoding.rare_names import most_used, no_uses, pooled_uses
+from streamk.encoding.names import most_used, no_uses, pooled_uses
 from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import (
     COUNT,
@@ -37,6 +36,7 @@ from streamk.encoding.scaling import (
     is_stray,
     kept_numbers,
     observe,
+    pooled,
     spread,
     standardise,
 )
@@ -276,7 +276,7 @@ class Codec(Stateful):
 
     @property
     def uses(self) -> Array:
-        """The uses of names (:mod:`streamk.encoding.rare_names`)."""
+        """The uses of names (:mod:`streamk.encoding.names`)."""
         return self.inputs.uses
 
     @property

@@ -8,10 +8,10 @@ sorted). So columns of numbers can be renamed without changing the model. A cate
 direction depends on its name and value.
 
 *Structured* directions depend on positions, too, and are computed by fast transforms
-(:mod:`streamk.features.segments`).
+(:mod:`streamk.features.structured`).
 
 *Auto* is the cheaper of keyed and structured, chosen at the first learned event
-(:mod:`streamk.features.choice`).
+(:mod:`streamk.features.map`).
 
 A key is 64 bits, never 0 (which marks an absent input), and above 65,536 unless it is a slot::
 

@@ -1,16 +1,24 @@
-"""The names of a learner's inputs: their slots, their statistics and their directions."""
+"""The names of a learner's inputs: their slots, their statistics and their directions.
+
+When a learner holds the maximum number of names, those of rare numbers are evicted. A name's *use* is how
+often its number was learned; it halves at each eviction. Between evictions it costs nothing, since the
+statistics of a number count its values: ``uses`` ``(names, 3)`` holds their counts at the last eviction, in
+two columns, and the use up to then. Names without a row are newer. If scales follow the stream, counts end at
+the horizon, and the age of the statistics replaces them.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from itertools import chain
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Json
+from streamk.arrays import Array, Json, Places
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.keys import (
     AUTO,
@@ -20,16 +28,85 @@ from streamk.encoding.keys import (
     number_position_key,
     number_slot_key,
 )
-from streamk.encoding.rare_names import SHARE, NamesFullError, faded, no_uses, staying
 from streamk.encoding.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED
-from streamk.encoding.scaling import FIXED
+from streamk.encoding.scaling import AGE, COUNT, FIXED, FOLLOWING, GIVEN, HELD
 from streamk.encoding.transforms import Transform
 
+SHARE = 8  # one in so many names leaves at a time
+COLUMNS = 3
+_COUNTED, _AGED, _USE = range(COLUMNS)
+_FADING = 0.5
 MOST_NAMES = MOST_SLOTS
 _MOST_KEYS = 65_536
 _LONGEST = 256  # characters of a category whose key is cached
 MOST_CHANGED = 20  # fields whose change of kind is recorded
 IN_A_STRING = "Put a free-form field into a string"
+
+
+class NamesFullError(Exception):
+    """The error of too many names of numbers, in row ``row`` of a batch or in an event."""
+
+    row = 0
+
+
+def no_uses() -> Array:
+    """Return the uses of a learner without any eviction."""
+    return np.zeros((0, COLUMNS))
+
+
+def faded(statistics: Array, uses: Array) -> Array:
+    """Return the present uses of all names, one row for each row of the statistics."""
+    now = np.zeros((len(statistics), COLUMNS))
+    now[: len(uses)] = uses
+    counted, aged = statistics[:, COUNT].copy(), np.zeros(len(statistics))
+    counted += (counted > 0.0) & ~np.isnan(statistics[:, HELD])  # the value held is not counted
+    counted = np.maximum(counted, 1.0)  # it waits to be learned
+    if statistics.shape[1] == FOLLOWING:
+        aged = statistics[:, AGE]
+    since = np.maximum(counted - now[:, _COUNTED], np.abs(aged - now[:, _AGED]))
+    now[:, _USE] = _FADING * now[:, _USE] + since
+    now[:, _COUNTED], now[:, _AGED] = counted, aged
+    return now
+
+
+def staying(statistics: Array, uses: Array, held: Sequence[int], leave: int) -> Places:
+    """Return the slots that stay, in order, after ``leave`` evictions of the least used, oldest names.
+
+    ``uses`` are those of :func:`faded`; ``held`` slots stay, and names with fixed scales are evicted last.
+    """
+    fixed = statistics[:, HELD] == GIVEN
+    order = np.lexsort((uses[:, _USE], fixed))
+    gone = order[~np.isin(order, held)][:leave]
+    return np.setdiff1d(np.arange(len(statistics)), gone)
+
+
+def most_used(parts: Sequence[Any], most: int | None) -> tuple[list[str], dict[str, float] | None]:
+    """Return the union of the names of learners' inputs, at most the ``most`` used ones, and their uses.
+
+    ``parts`` are :class:`Names`; with ``most`` None, no name is evicted. The order is
+    that of first appearance. The uses are None if there was no eviction in any of them and none is needed.
+    """
+    names = list(dict.fromkeys(chain.from_iterable(part.numbers for part in parts)))
+    if most is None or (len(names) <= most and not any(len(part.uses) for part in parts)):
+        return names, None
+    total = dict.fromkeys(names, 0.0)
+    for part in parts:
+        statistics = part.statistics[: part.slots]
+        use = np.where(statistics[:, HELD] == GIVEN, np.inf, faded(statistics, part.uses)[:, _USE])
+        for name, value in zip(part.numbers, use.tolist(), strict=True):
+            total[name] += value
+    leave = sorted(names, key=total.__getitem__)[: max(0, len(names) - most)]
+    gone = set(leave)
+    return [name for name in names if name not in gone], total
+
+
+def pooled_uses(statistics: Array, names: Sequence[str], use: dict[str, float] | None) -> Array:
+    """Return the uses of names with pooled statistics; ``use`` is the result of :func:`most_used`."""
+    if use is None:
+        return no_uses()
+    uses, sums = faded(statistics, no_uses()), np.array([use[name] for name in names])
+    uses[:, _USE] = np.where(np.isfinite(sums), sums, uses[:, _USE])
+    return uses
 
 
 class Movable(Protocol):

@@ -3,7 +3,7 @@
 A field of a row is a *slot*, a *key* and a value. The slot is the index of its statistics; −1 for a number
 that is not scaled; −2 − slot for a number that is explicitly missing; at most −2³⁰ for a category, one number
 for all values of a field. The key is its direction in feature space, 0 for a field that is absent; a small
-key is a slot of structured directions (:mod:`streamk.features.segments`). The order of fields does not
+key is a slot of structured directions (:mod:`streamk.features.structured`). The order of fields does not
 matter: they are added in the order of their keys.
 """
 

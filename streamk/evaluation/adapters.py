@@ -1,17 +1,90 @@
-"""Models as a replay asks and teaches them: streamk's by their compiled pass, others event by event."""
+"""Models as a replay asks and teaches them: streamk's by their compiled pass, others event by event.
+
+They take consecutive events as dicts, or as columns of numbers where all fields are such. For the sums of
+classes, labels have codes 0, 1, … in the order of their first target.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamk.arrays import Array
+from streamk.arrays import AnyArray, Array, Integers
 from streamk.encoding.fields import Event
-from streamk.evaluation.chunk import EventChunk
-from streamk.evaluation.metric import TASKS
+from streamk.evaluation.metric import TASKS, decide
+
+_Events = Sequence[Event] | Callable[[], Sequence[Event]]
+
+
+class EventChunk:
+    """Events, as dicts and perhaps as an array.
+
+    Parameters
+    ----------
+    events
+        Dicts, or a function that makes them if they are needed.
+    names, matrix
+        The same as columns of numbers, ``(n, d)``, if there are nothing but numbers.
+
+    Examples
+    --------
+    >>> chunk = EventChunk([{"a": 1.0}, {"a": 2.0}])
+    >>> chunk[1:].events, len(chunk)
+    ([{'a': 2.0}], 2)
+    """
+
+    def __init__(
+        self,
+        events: _Events,
+        names: Sequence[str] | None = None,
+        matrix: Array | None = None,
+        rows: slice = slice(None),
+    ) -> None:
+        self._events, self._rows = events, rows
+        self.names, self._matrix = names, matrix
+        self.matrix = None if matrix is None else matrix[rows]
+
+    @classmethod
+    def of(cls, events: Any) -> Self:
+        """Return events as a chunk; a chunk unchanged."""
+        return events if isinstance(events, cls) else cls(events)
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The dicts."""
+        if callable(self._events):
+            self._events = self._events()
+        return self._events[self._rows]
+
+    def __len__(self) -> int:
+        return len(self.events) if self.matrix is None else len(self.matrix)
+
+    def __getitem__(self, rows: slice) -> EventChunk:
+        if self._matrix is None:
+            return EventChunk(self.events[rows])
+        start, stop, _ = self._rows.indices(len(self._matrix))
+        first, last, _ = rows.indices(stop - start)
+        events: _Events = (lambda: self._made()) if callable(self._events) else self._events
+        return EventChunk(events, self.names, self._matrix, slice(start + first, start + max(first, last)))
+
+    def _made(self) -> Sequence[Event]:
+        """Return all events, made once for all slices."""
+        if callable(self._events):
+            self._events = self._events()
+        return self._events
+
+    def column(self, name: str) -> list[object]:
+        """Return the values of a field, None where it is absent."""
+        if self.matrix is not None and self.names is not None:
+            if name not in self.names:
+                return [None] * len(self)
+            values: list[object] = self.matrix[:, list(self.names).index(name)].tolist()
+            return values
+        return [x.get(name) for x in self.events]
 
 
 class Table(NamedTuple):
@@ -226,3 +299,77 @@ def adapter_of(model: object, task: str) -> ModelAdapter:
             raise ValueError(f"{type(model).__name__} is not for {task}")
         return LearnerAdapter(model, task)
     return RiverAdapter(model, task)
+
+
+class Codes:
+    """Codes of labels; numbers are not changed.
+
+    Attributes
+    ----------
+    labels
+        Codes by label.
+    last
+        The code of the last label that has come, -1 if none has.
+    """
+
+    def __init__(self, classes: bool) -> None:
+        self._classes = classes
+        self.labels: dict[object, int] = {}
+        self.last = -1
+
+    def _code(self, label: object) -> int:
+        return self.labels.setdefault(label, len(self.labels))
+
+    def of(self, targets: Sequence[object]) -> AnyArray:
+        """Return targets as codes, or as an array of numbers."""
+        if not self._classes:
+            return np.array(targets, dtype=np.float64)
+        codes = np.fromiter(map(self.labels.get, targets, repeat(-1)), np.int64, len(targets))
+        if codes.min(initial=0) < 0:  # a label is new
+            codes[:] = [self._code(label) for label in targets]
+        return codes
+
+    def came(self, target: object) -> None:
+        """Set the last label to one that has come."""
+        if self._classes:
+            self.last = self._code(target)
+
+    def of_next(self, targets: Sequence[object]) -> tuple[AnyArray, Integers | None, Integers | None]:
+        """Return consecutive targets, the last label before each, and how many labels are known with each."""
+        count = len(self.labels)
+        codes = self.of(targets)
+        if not self._classes:
+            return codes, None, None
+        before = np.concatenate([[self.last], codes[:-1]])
+        self.last = int(codes[-1])
+        return codes, before, np.maximum(np.maximum.accumulate(codes + 1), count)
+
+    def arranged(self, predictions: Table | Array, known: Integers | None = None) -> Array:
+        """Return probabilities with a column for each code.
+
+        Only targets have codes, so the predictions of one model do not change the metrics of another. A label
+        that has been no target so far has no column; where it is the most probable one, the row counts as no
+        prediction, which is wrong. ``known`` is the number of labels that have been targets at each row, so
+        results do not depend on chunks.
+        """
+        if not isinstance(predictions, Table):  # numbers, or no predicted class at all
+            return np.zeros((len(predictions), len(self.labels))) if self._classes else predictions
+        kept = [k for k, label in enumerate(predictions.labels) if label in self.labels]
+        out = np.zeros((len(predictions.rows), len(self.labels)))
+        out[:, [self.labels[predictions.labels[k]] for k in kept]] = predictions.rows[:, kept]
+        others = [np.delete(predictions.rows, kept, axis=1)] if len(kept) < len(predictions.labels) else []
+        if known is not None and len(known) and known[0] < len(self.labels):
+            later = np.arange(len(self.labels)) >= known[:, None]
+            others.append(np.where(later, out, 0.0))
+            out[later] = 0.0
+        if others:
+            best = out.max(axis=1, initial=0.0)
+            out[~(np.concatenate(others, axis=1) <= best[:, None]).all(axis=1)] = 0.0
+        return out
+
+
+def last_prediction(predictions: Table | Array) -> object:
+    """Return the last decision, or number."""
+    if not isinstance(predictions, Table):
+        return float(predictions[-1])
+    return decide(dict(zip(predictions.labels, predictions.rows[-1].tolist(), strict=True)))

@@ -1,19 +1,170 @@
-"""The sums that metrics of classes are made of: they add up over chunks, windows and slices, exactly."""
+"""The sums that metrics of classes are made of: they add up over chunks, windows and slices, exactly.
 
+AUC takes bounded memory: how often each score was predicted, on a fixed grid that is finer near 0 and 1. The
+area under the ROC curve is the chance that an event of a class has a higher score than one of another, ties
+counted half::
+
+    AUC = Σ_c positives[c] · (Σ_{b<c} negatives[b] + negatives[c]/2) / (Σ positives · Σ negatives)
+
+over the cells ``c`` of the grid, which is exact for scores rounded to their cells. Cells are even in the
+fourth root of the distance from the nearer end: 0.0005 wide at ½, 0.0003 at 0.3, 2.6 % of the distance at
+10⁻⁶, so that the scores of an overconfident classifier fall into different cells, too. Square roots are
+rounded the same by every machine; logarithms are not.
+
+Pairs in one cell count half, whichever was higher, so the error is at most
+``½ Σ_c positives[c] · negatives[c]`` pairs (:func:`area` returns it). They are right as often as wrong unless
+the density changes within a cell: measured errors on continuous scores are below 2·10⁻⁴, and mostly 10⁻⁵.
+"""
+
+# mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
 from typing import Self
 
 import numpy as np
+from numba import njit
 
 from streamk.arrays import Array, Arrays, Integers, Json, SavedState
-from streamk.evaluation.answers import BINS, FINE, count, decide_rows
-from streamk.evaluation.exact import ExactSum, check_one_length
-from streamk.evaluation.metric import CLASSES
-from streamk.evaluation.ranks import CELLS, area, count_cells
-from streamk.evaluation.sums import Sums
+from streamk.compiling import ENTRY, both
+from streamk.evaluation.exact import ExactSum, Sums, check_one_length
+from streamk.evaluation.metric import CLASSES, LEAST_PROBABILITY
 
+BINS = 15  # of the top probability, for calibration
+FINE = 2**30  # steps of a probability summed for calibration: 8 · 10⁹ events fit
+_EDGES = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
+CELLS = 8192
+_HALF = CELLS // 2
+_SCALE = _HALF / 0.5**0.25
 MOST_RANKED = 20  # classes; with more, histograms of scores take too much memory and AUC is NaN
+
+
+def decisions(probabilities: Array) -> Integers:
+    """Return the first of the most probable classes of each row, -1 where there is no prediction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> decisions(np.array([[0.2, 0.4, 0.4], [0.0, 0.0, 0.0], [np.nan, 1.0, 0.0]]))
+    array([ 1, -1, -1])
+    """
+    predicted: Integers = np.empty(len(probabilities), np.int64)
+    decide_rows(np.ascontiguousarray(probabilities, np.float64), predicted)
+    return predicted
+
+
+@njit(**ENTRY, nogil=True)
+def decide_rows(probabilities, predicted):
+    """Fill in the first of the most probable classes of each row, -1 where there is no prediction.
+
+    Return how many rows have one, and how many classes these give a probability that is not 0: one more than
+    the last of them.
+    """
+    made, used = 0, 0
+    for row in range(probabilities.shape[0]):
+        top, best, last = 0.0, -1, 0
+        for k in range(probabilities.shape[1]):
+            p = probabilities[row, k]
+            if not p < np.inf:
+                best = -1
+                break
+            if p > top:
+                top, best = p, k
+            if p != 0.0:
+                last = k + 1
+        predicted[row] = best
+        if best >= 0:
+            made += 1
+            used = max(used, last)
+    return made, used
+
+
+@njit(**ENTRY, nogil=True)
+def count(targets, probabilities, predicted, counts, bins, likelihoods, squares):
+    """Count events with a prediction; fill in the probabilities of their targets, and squared errors.
+
+    Parameters
+    ----------
+    targets, probabilities, predicted
+        ``(n,)``, ``(n, K)`` and ``(n,)``.
+    counts, bins
+        ``(C, 1 + C)`` with ``C`` not below ``K`` and any target, and ``(3, bins)``; added to.
+    likelihoods, squares
+        ``(m,)`` and ``(m, C)`` of the rows with a prediction, the first within bounds; filled in.
+    """
+    at, classes = 0, counts.shape[0]
+    for row in range(len(targets)):
+        target, answer = targets[row], predicted[row]
+        counts[target, answer + 1] += 1
+        if answer < 0:
+            continue
+        width = min(probabilities.shape[1], classes)
+        for k in range(classes):
+            p = probabilities[row, k] if k < width else 0.0
+            error = p - 1.0 if k == target else p
+            squares[at, k] = error * error
+        p = probabilities[row, target] if target < width else 0.0
+        likelihoods[at] = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+        top = min(probabilities[row, answer], 1.0)
+        place = np.searchsorted(_EDGES, top)
+        bins[0, place] += 1
+        bins[1, place] += answer == target
+        bins[2, place] += np.int64(np.rint(top * FINE))
+        at += 1
+
+
+@both()
+def score_cell(score):
+    """Return the cell of a score from 0 to 1; a higher score is never in a lower cell.
+
+    Examples
+    --------
+    >>> [score_cell(score) for score in (0.0, 1e-9, 1e-6, 0.3, 0.5, 0.7, 1.0)]
+    [0, 27, 154, 3604, 4095, 4587, 8191]
+    """
+    near = min(max(min(score, 1.0 - score), 0.0), 0.5)
+    cell = np.int64(min(np.sqrt(np.sqrt(near)) * _SCALE, _HALF - 1.0))
+    return CELLS - 1 - cell if score > 0.5 else cell
+
+
+@njit(**ENTRY, nogil=True)
+def count_cells(targets, probabilities, predicted, ranks):
+    """Count which cells are hit, ``(C, 2, cells)``: for each class by others' events and by its events."""
+    for row in range(len(targets)):
+        if predicted[row] < 0:
+            continue
+        for k in range(ranks.shape[0]):
+            p = probabilities[row, k] if k < probabilities.shape[1] else 0.0
+            ranks[k, 1 if k == targets[row] else 0, score_cell(p)] += 1
+
+
+def area(positives: Integers, negatives: Integers) -> tuple[float, float]:
+    """Return the AUC of how often cells were hit by the class and by others, and its largest error.
+
+    Both are NaN if either was never seen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> area(np.array([0, 1, 1]), np.array([2, 0, 1]))
+    (0.75, 0.08333333333333333)
+    """
+    *totals, doubled, ties = _pairs(positives, negatives)
+    every = totals[0] * totals[1]  # of Python's integers
+    if not every:
+        return np.nan, np.nan
+    return doubled / (2 * every), ties / (2 * every)
+
+
+@njit(**ENTRY, nogil=True)
+def _pairs(positives, negatives):
+    """Return both totals, twice the pairs whose first is higher, ties counted half, and the ties."""
+    total, below, doubled, ties = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    for cell in range(len(positives)):
+        doubled += positives[cell] * (2 * below + negatives[cell])
+        ties += positives[cell] * negatives[cell]
+        total += positives[cell]
+        below += negatives[cell]
+    return total, below, doubled, ties
 
 
 class ClassSums(Sums):

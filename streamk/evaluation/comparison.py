@@ -23,8 +23,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from streamk.arrays import Array
-from streamk.evaluation.batch_means import BatchMeans
-from streamk.evaluation.bootstrap import FEWEST, Interval, spread
+from streamk.evaluation.bootstrap import FEWEST, BatchMeans, Interval, spread
 from streamk.evaluation.metric import METRICS
 
 SURENESS = (0.001, 0.01, 0.05)  # reported bounds of p; the last is that of a tie

@@ -1,4 +1,7 @@
-"""The metrics of a contender: curve, batch means for confidence intervals, slices, alarms and time."""
+"""The metrics of a contender: curve, batch means for confidence intervals, slices, alarms and time.
+
+Replay and the daemon report where the mean loss has risen, as drift alarms (ADWIN of river).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,73 @@ from typing import Any
 import numpy as np
 
 from streamk.arrays import AnyArray, Array, Integers
-from streamk.evaluation.alarms import Alarms
-from streamk.evaluation.answers import decisions
-from streamk.evaluation.batch_means import BatchMeans
-from streamk.evaluation.classes import ClassSums
+from streamk.evaluation.bootstrap import BatchMeans
+from streamk.evaluation.classes import ClassSums, decisions
+from streamk.evaluation.exact import Sums
 from streamk.evaluation.metric import TASKS
 from streamk.evaluation.numbers import NumberSums
 from streamk.evaluation.slices import Slices
-from streamk.evaluation.sums import Sums
 from streamk.evaluation.windows import Curve
 
+_TOGETHER = 10  # losses whose mean ADWIN takes
 _LATENCIES = 4096  # at most, of a contender
+
+
+class Alarms:
+    """Events after which a rise of the mean loss was detected.
+
+    Losses of numbers become ``|e| / (|e| + s)``, ``s`` being the mean of the first ten that are not all 0:
+    ADWIN takes values between 0 and 1.
+
+    Attributes
+    ----------
+    events
+        The number of events before each alarm.
+
+    Examples
+    --------
+    >>> alarms = Alarms(bounded=True)
+    >>> alarms.add(np.repeat([0.0, 1.0], 1000))
+    >>> alarms.events
+    [1280]
+    """
+
+    def __init__(self, bounded: bool) -> None:
+        from river import drift  # takes a second, which other commands need not wait
+
+        self.events: list[int] = []
+        self._bounded, self._scale = bounded, 0.0
+        self._seen = 0
+        self._rest: Array = np.zeros(0)
+        self._detector = drift.ADWIN()
+
+    def add(self, losses: Array) -> None:
+        """Add the losses of consecutive events; those that are no number count as the greatest."""
+        losses = np.concatenate([self._rest, losses])
+        whole = len(losses) // _TOGETHER * _TOGETHER
+        self._rest = losses[whole:]
+        means = self._means(losses[:whole].reshape(-1, _TOGETHER))
+        detector = self._detector
+        for mean in means.tolist():
+            self._seen += _TOGETHER
+            before = detector.estimation
+            detector.update(mean)
+            if detector.drift_detected and detector.estimation > before:
+                self.events.append(self._seen)
+
+    def _means(self, losses: Array) -> Array:
+        """Return the means of rows of losses, each between 0 and 1."""
+        if not self._bounded:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                for row in losses if not self._scale else ():
+                    finite = row[np.isfinite(row)]
+                    if finite.any():
+                        self._scale = float(finite.mean())
+                        break
+                shares = losses / (losses + self._scale)
+            losses = np.where(losses == 0.0, 0.0, np.where(np.isfinite(losses), shares, 1.0))
+        means: Array = losses.mean(axis=1)
+        return means
 
 
 class Latencies:

@@ -6,7 +6,8 @@ in two histograms over the exponents, of the upper and the lower half of the man
 numbers.
 
 So a run that was killed and resumed, or was cut into other chunks, ends with the same bytes; windows add up
-to the whole; and a variance can be computed from ``Σ y²`` and ``Σ y``, since nothing cancels.
+to the whole; and a variance can be computed from ``Σ y²`` and ``Σ y``, since nothing cancels. Metrics are
+formulas over such running sums of predictions (:class:`Sums`).
 
 References
 ----------
@@ -17,14 +18,17 @@ References
 # mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sized
 from fractions import Fraction
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numba import njit
 
 from streamk.arrays import Array, SavedState
 from streamk.compiling import ENTRY
+from streamk.evaluation.metric import Metric
 
 _UNIT = 1126  # a sum counts units of 2**-_UNIT
 _EXPONENTS, _BIAS = 2048, 1075  # of float64; a mantissa of 53 bits is times 2**(exponent - bias)
@@ -186,3 +190,61 @@ def check_one_length(arrays: Iterable[Sized]) -> int:
     if len(lengths) != 1:
         raise ValueError(f"arrays of {', '.join(map(str, sorted(lengths)))} events; they must be as long")
     return lengths.pop()
+
+
+class Sums(ABC):
+    """Sums over events, which add up over chunks, windows and slices, exactly.
+
+    Attributes
+    ----------
+    events
+        How many were added.
+    """
+
+    METRICS: ClassVar[tuple[Metric, ...]]
+    events: int
+
+    @abstractmethod
+    def fresh(self) -> Self:
+        """Return empty sums of the same settings."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove all events; classes stay."""
+
+    @abstractmethod
+    def add(self, *arrays: Any) -> None:
+        """Add events."""
+
+    @abstractmethod
+    def merge(self, other: Self) -> None:
+        """Add the events of other sums, which do not change."""
+
+    @abstractmethod
+    def state(self) -> SavedState:
+        """Return everything, as :meth:`restored` takes it."""
+
+    @classmethod
+    @abstractmethod
+    def restored(cls, state: SavedState) -> Self:
+        """Return the sums of a state."""
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """Return the names of the metrics."""
+        return tuple(metric.name for metric in cls.METRICS)
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics so far, those whose formula has a value."""
+        pairs = ((metric.name, metric.formula(self)) for metric in self.METRICS)
+        return {name: value for name, value in pairs if value is not None}
+
+    def copy(self) -> Self:
+        """Return a copy that shares nothing."""
+        return self.restored(self.state())
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sums of the events of both."""
+        whole = self.copy()
+        whole.merge(other)
+        return whole

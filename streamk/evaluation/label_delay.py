@@ -1,19 +1,77 @@
-"""Label delays: targets that come a number of events late, or a time."""
+"""Label delays: targets that come a number of events late, or a time.
+
+The time of an event is the value of a column, as seconds since 1970.
+"""
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections import deque
 from collections.abc import Callable, Hashable
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol, cast
 
+from streamk.encoding.calendar_inputs import read_iso
 from streamk.encoding.fields import Event
-from streamk.evaluation import moments
 from streamk.evaluation.contest import Contest, RefusedError
 
+_DAY = re.compile(r"\s*(19|20)\d{6}(\.0*)?\s*", re.ASCII)  # 19000101 to 20991231
+_UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))  # from so many on, they are nano-, micro-, milliseconds
 LONGEST_DELAY = 2**24  # exclusive
 Refuse = Callable[[ValueError], None]
+
+
+def moment(value: Any) -> float:
+    """Return a time as seconds since 1970 in UTC.
+
+    It is ISO 8601, in UTC where it names no zone (``UTC`` and ``GMT`` may follow), or a number: of seconds,
+    or of milli-, micro- or nanoseconds if seconds would be after the year 5138. Eight digits that are a day
+    from 1900 to 2099, as 20240131, are that day; as seconds they would be a moment of August 1970.
+
+    Raises
+    ------
+    ValueError
+        If it is no time.
+
+    Examples
+    --------
+    >>> moment("2001-09-09T01:46:40Z"), moment("2001-09-09"), moment(1_000_000_000_000), moment("1e9")
+    (1000000000.0, 999993600.0, 1000000000.0, 1000000000.0)
+    >>> moment(20010909), moment("20010909"), moment(20010931)
+    (999993600.0, 999993600.0, 20010931.0)
+    """
+    if isinstance(value, str | int | float) and (day := _day(str(value))) is not None:
+        value = day
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            try:
+                value = read_iso(value)
+            except ValueError:
+                raise ValueError(f"{value!r} is no time: neither ISO 8601 nor a number") from None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e20:
+        raise ValueError(f"{value!r} is no time: neither ISO 8601 nor a number")
+    for least, unit in _UNITS:
+        if abs(value) >= least:
+            return float(value * unit)
+    return float(value)
+
+
+def _day(text: str) -> date | None:
+    """Return the day that eight digits are, None if they are none."""
+    if _DAY.fullmatch(text):
+        digits = text.strip()
+        try:
+            return date(int(digits[:4]), int(digits[4:6]), int(digits[6:8]))
+        except ValueError:
+            pass
+    return None
 
 
 def fail(error: ValueError) -> None:
@@ -91,7 +149,7 @@ class DelayByTime:
     ----------
     moment
         The field with the time of an event, which is then removed from it, or a function of the event that
-        returns its time: values that :func:`streamk.evaluation.moments.moment` takes.
+        returns its time: values that :func:`moment` takes.
     delay
         Seconds, or a ``timedelta``.
 
@@ -140,9 +198,9 @@ class DelayByTime:
             If it has none.
         """
         if not isinstance(self.moment, str):
-            return moments.moment(self.moment(x))
+            return moment(self.moment(x))
         try:
-            return moments.moment(x.get(self.moment))
+            return moment(x.get(self.moment))
         except ValueError as error:
             raise ValueError(f"field {self.moment!r}: {error}") from None
 

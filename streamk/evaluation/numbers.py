@@ -8,9 +8,8 @@ from typing import Self
 import numpy as np
 
 from streamk.arrays import Array, SavedState
-from streamk.evaluation.exact import ExactSum, check_one_length, squares
+from streamk.evaluation.exact import ExactSum, Sums, check_one_length, squares
 from streamk.evaluation.metric import NUMBERS
-from streamk.evaluation.sums import Sums
 
 _SUMS = ("absolute", "squared", "targets", "target_squares", "width", "pinball")
 

@@ -13,8 +13,7 @@ from rich.progress import Progress
 
 from streamk.encoding.fields import Event
 from streamk.encoding.targets import targets as targets_of
-from streamk.evaluation.adapters import LearnerAdapter
-from streamk.evaluation.chunk import EventChunk
+from streamk.evaluation.adapters import EventChunk, LearnerAdapter
 from streamk.evaluation.contest import CHUNK, Contest, RefusedError
 from streamk.evaluation.label_delay import LabelDelay, delay_of
 from streamk.evaluation.results import Results

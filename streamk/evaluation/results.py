@@ -11,8 +11,7 @@ import numpy as np
 
 from streamk.arrays import Array, Json
 from streamk.evaluation.adapters import Frozen, LearnerAdapter, ModelAdapter
-from streamk.evaluation.batch_means import BatchMeans
-from streamk.evaluation.bootstrap import Interval, interval
+from streamk.evaluation.bootstrap import BatchMeans, Interval, interval
 from streamk.evaluation.comparison import DIVERGED, Comparison, compare
 from streamk.evaluation.contender_metrics import ContenderMetrics
 from streamk.evaluation.contest import Contest

@@ -18,8 +18,7 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 
 from streamk.arrays import AnyArray, SavedState
-from streamk.evaluation.exact import check_one_length, nest, part_of
-from streamk.evaluation.sums import Sums
+from streamk.evaluation.exact import Sums, check_one_length, nest, part_of
 from streamk.evaluation.windows import KINDS, kind_of
 
 LOOK = 1000  # events that determine the slices

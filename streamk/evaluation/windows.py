@@ -8,9 +8,8 @@ import numpy as np
 
 from streamk.arrays import AnyArray, Array, Json, SavedState
 from streamk.evaluation.classes import ClassSums
-from streamk.evaluation.exact import check_one_length, nest, part_of
+from streamk.evaluation.exact import Sums, check_one_length, nest, part_of
 from streamk.evaluation.numbers import NumberSums
-from streamk.evaluation.sums import Sums
 
 KINDS: Json = {"classes": ClassSums, "numbers": NumberSums}
 S = TypeVar("S", bound=Sums)

@@ -14,7 +14,7 @@ import numpy as np
 from streamk.arrays import Array, Floats, Places
 from streamk.encoding.rows import slices
 from streamk.features.counter import permutation
-from streamk.kernel_blocks import distances
+from streamk.kernels import distances
 
 CHOICES = ("random", "k-means")
 _PIECE = 2048  # rows of a mini-batch

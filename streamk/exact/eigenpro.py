@@ -17,8 +17,8 @@ from streamk.encoding.rows import EncodedRows, slices
 from streamk.exact.centers import CHOICES, Centers, centers, passes
 from streamk.exact.eigenpro_solver import DELAY, PROJECTIONS, EigenPro, SolverSettings
 from streamk.exact.expansion import Expansion, InputColumns, bandwidth_for
+from streamk.exact.gram import Similarities
 from streamk.exact.learner import ExactLearner
-from streamk.exact.similarities import Similarities
 from streamk.features.counter import permutation
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor

@@ -31,7 +31,7 @@ from streamk.arrays import Array, Floats
 from streamk.encoding.rows import slices
 from streamk.exact.centers import Centers
 from streamk.exact.expansion import products
-from streamk.exact.similarities import Similarities
+from streamk.exact.gram import Similarities
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread
 

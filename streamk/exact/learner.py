@@ -1,7 +1,7 @@
 """The base class of exact learners, whose model is an expansion over stored centers.
 
 There are two kinds: some solve a reservoir of events again from time to time
-(:mod:`streamk.exact.reservoir_learner`), others change the coefficients with every batch
+(:mod:`streamk.exact.reservoir`), others change the coefficients with every batch
 (:mod:`streamk.exact.eigenpro`).
 """
 

@@ -15,14 +15,16 @@ from streamk.exact.low_rank_solver import (
     MOVES,
     Bases,
     DescentState,
+    KeptBases,
+    MadeBases,
     Rules,
+    WeightedColumns,
     descend,
     refreshed,
     start,
     until_settled,
 )
-from streamk.exact.rank_one import KeptBases, MadeBases, WeightedColumns
-from streamk.exact.reservoir_learner import ReservoirLearner
+from streamk.exact.reservoir import ReservoirLearner
 from streamk.features.counter import permutation, uniform_doubles
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor

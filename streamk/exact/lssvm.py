@@ -13,7 +13,7 @@ from rich.progress import Progress
 from streamk.arrays import Array, Floats, Json, Places
 from streamk.exact.expansion import products
 from streamk.exact.lssvm_solver import SOLVERS, System, solutions
-from streamk.exact.reservoir_learner import ReservoirLearner
+from streamk.exact.reservoir import ReservoirLearner
 from streamk.features.counter import permutation
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor

@@ -14,10 +14,9 @@ from streamk.arrays import Array, Floats
 from streamk.encoding.rows import EncodedRows, slices
 from streamk.encoding.scaling import scale_rows
 from streamk.experts.expert import Expert
-from streamk.features.activation import AMPLITUDE
 from streamk.features.map import FeatureMap
-from streamk.features.matrix import fill
-from streamk.features.products import distinct_inputs, features_of, products_on_threads, tiles_of, total
+from streamk.features.matrix import distinct_inputs, features_of, fill, products_on_threads, tiles_of, total
+from streamk.features.spectra import AMPLITUDE
 
 _ROWS = 256  # rows predicted at once
 _LOOKED_AT = 2**23  # features in memory at once

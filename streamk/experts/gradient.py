@@ -44,7 +44,7 @@ from streamk.experts.expert import (
     Merge,
     step,
 )
-from streamk.features.products import add_gram
+from streamk.features.matrix import add_gram
 from streamk.losses import curvature, descents
 from streamk.threads import one_blas_thread
 from streamk.vector.linear_algebra import LARGEST_COEFFICIENT

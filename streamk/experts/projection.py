@@ -20,7 +20,7 @@ from streamk.arrays import Array, Floats
 from streamk.compiling import ENTRY, INNER
 from streamk.dispatch import implements
 from streamk.experts.expert import EVENTS, ITERATE, Expert, Lesson, count_step, step
-from streamk.features.products import products_on_threads, tiles_of, total
+from streamk.features.matrix import products_on_threads, tiles_of, total
 from streamk.losses import MARGIN, residuals
 from streamk.schedules import regularization_at
 from streamk.threads import one_blas_thread

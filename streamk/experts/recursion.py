@@ -37,7 +37,7 @@ from streamk.experts.expert import (
     step,
 )
 from streamk.experts.projection import multipliers, project_around, project_block, residuals_of, ridges
-from streamk.features.products import add_gram, tiles_of
+from streamk.features.matrix import add_gram, tiles_of
 from streamk.losses import residuals
 from streamk.schedules import regularization_at
 from streamk.state import Field, Stateful

@@ -30,7 +30,7 @@ from streamk.encoding.codec import Unit
 from streamk.features.columns.plain import column_of
 from streamk.state import Field, Stateful
 from streamk.threads import one_blas_thread
-from streamk.vector.spans import add_products_to
+from streamk.vector.linear_algebra import add_products_to
 
 MOST = 64  # columns with relevance, including the constant's
 _TARGETS = 32

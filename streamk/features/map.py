@@ -3,9 +3,22 @@
 For a cosine kernel, feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j W_jf)``:
 phases ``p`` and frequencies ``W`` are regenerated from the seed, never stored, and ``φ(x)ᵀφ(z)/F ≈ k(x, z)``
 (Rahimi and Recht 2007). Arc-cosine kernels use ramps instead of cosines
-(:mod:`streamk.features.activation`), and the polynomial kernel a tensor sketch
+(:mod:`streamk.features.spectra`), and the polynomial kernel a tensor sketch
 (:mod:`streamk.features.sketch`). A block is 64 features, one group of random numbers. Blocks take the kernels
 in turn; within the features of one kernel, every 32 have the next scale.
+
+The cost of a feature decides whether ``directions="auto"`` are keyed or structured. Nanoseconds per feature
+and event, fitted to ``benchmarks/regeneration.py`` on one thread of one machine; the constants are part of
+the model's definition, so the choice is the same on every machine, and it is stored in the model file.
+Without numbers, directions are keyed.
+
+=========================  ===============================================================================
+keyed, one event           ``0.12 + 0.06 k``, ``k`` the numbers in the event that are not 0; and ``0.4 k``
+                           more if the frequencies of all ``d`` numbers do not fit the cache
+keyed, blocks of 16 up     ``0.9 + 0.008 d`` (a matrix product; zeros cost as much as numbers)
+structured                 ``0.17 + 0.05 log₂ n/c``, ``n ≥ d`` the slots and ``c`` the features that share a
+                           projection; alone, an event fills its lanes with ``⌈F/nc⌉`` blocks of 16
+=========================  ===============================================================================
 """
 
 from __future__ import annotations
@@ -16,18 +29,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Integers, Json, Places
-from streamk.encoding.rows import LARGEST_UNSCALED, MOST_SLOTS, EncodedRows
+from streamk.encoding.rows import ABSENT, LARGEST_UNSCALED, MOST_SLOTS, EncodedRows
 from streamk.features import spectra
-from streamk.features.activation import COSINE
 from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
 from streamk.features.sections import SectionRecord, Sections
-from streamk.features.segments import Segments, Structured
 from streamk.features.sketch import Sketch, sketch_of
+from streamk.features.spectra import COSINE
+from streamk.features.structured import Segments, Structured, slots_of_first
 from streamk.kernels import Kernel, Polynomial
 from streamk.vector.lanes import LANES, aligned
 from streamk.vector.random_numbers import GROUP
 
+STRUCTURED, KEYED = "structured", "keyed"
 BLOCK = GROUP
 SPAN = 2 * LANES  # consecutive features with one scale
 # Limit of frequencies and inputs, in units of the bandwidth: float32 angles have lost a hundredth of a turn.
@@ -46,6 +60,47 @@ _KEPT = (
     "_covered",
     "sections",
 )
+
+
+def choose(numbers: int, nonzero: int, features: int, scales: int, block_size: int) -> str:
+    """Return the cheaper directions.
+
+    Parameters
+    ----------
+    numbers, nonzero
+        Numbers in the first learned event, and the nonzero ones (0 costs nothing, unless it is scaled).
+    features, scales, block_size
+        Of the learner; blocks provide as many rows at once.
+
+    Examples
+    --------
+    >>> choose(numbers=3, nonzero=3, features=512, scales=4, block_size=1)
+    'keyed'
+    >>> choose(numbers=54, nonzero=54, features=1024, scales=4, block_size=1)
+    'structured'
+    >>> choose(numbers=50_000, nonzero=20, features=512, scales=4, block_size=1)
+    'keyed'
+    """
+    together = block_size >= LANES
+    if together:
+        keyed = 0.9 + 0.008 * numbers
+    else:
+        fits = 4 * numbers * features <= CACHE_BYTES
+        keyed = 0.12 + (0.06 if fits else 0.46) * nonzero
+    slots, copies = slots_of_first(numbers), 2 * scales
+    blocks = -(-features // (slots * copies))
+    lanes = blocks if together else -(-blocks // LANES) * LANES
+    projections = lanes * slots / features
+    structured = 0.17 + 0.05 * (slots.bit_length() - 1) * projections
+    return KEYED if numbers == 0 or keyed <= structured else STRUCTURED
+
+
+def choose_for(rows: EncodedRows, scaled: bool, features: int, scales: int, block_size: int) -> str:
+    """Return the directions for a learner whose first event is the one row, encoded with slots."""
+    keys = rows.keys[0]
+    numbers = rows.values[0][(keys != ABSENT) & (keys <= MOST_SLOTS)]
+    nonzero = len(numbers) if scaled else int((numbers != 0.0).sum())
+    return choose(len(numbers), nonzero, features, scales, block_size)
 
 
 def width_of(features: int) -> int:

@@ -1,31 +1,39 @@
-"""The features of many rows as one matrix; each row has the bytes of a single row.
+"""The features of many rows as one matrix, and its products; each row has the bytes of a single row.
 
 Fast transforms and sketches process sixteen rows at a time; with frequencies in a table, rows with the same
 fields are processed in panels of four, others one by one. Threads take whole chunks of rows or whole tiles of
-columns.
+columns. For matrix products, tiles of columns are fixed, so no number depends on the number of threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from streamk.arrays import AnyArray, Array, Floats, Integers
 from streamk.compiling import ENTRY
 from streamk.encoding.rows import ABSENT, UNSCALED, EncodedRows, slices
 from streamk.encoding.scaling import scale_of, scale_rows
-from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import CACHE_BYTES
 from streamk.features.map import BLOCK, FeatureMap
-from streamk.features.segments import Structured
 from streamk.features.sources import featurize, room_for_row, rows_at_once
-from streamk.features.structured import project_chunks, project_matrix
-from streamk.threads import compiled_threads, on_threads
+from streamk.features.spectra import AMPLITUDE, COSINE, activate
+from streamk.features.structured import Structured, project_chunks, project_matrix
+from streamk.threads import compiled_threads, on_threads, one_blas_thread
 from streamk.vector.angles import ROWS, fill_angles, fill_panel_angles, pack
 from streamk.vector.lanes import LANES
 
 _ROWS = 64  # rows per chunk of a thread, a multiple of sixteen
 _SHARES = 8  # of a matrix, if they are not too large
+_TILE = 2048  # features in one matrix product
+_INPUTS = 4096  # inputs in one matrix product
+_GRAM_TILE = 256  # columns of a Gram matrix in one matrix product
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
 
 
 def fill(e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.float32, out: Floats) -> None:
@@ -38,7 +46,7 @@ def fill(e: FeatureMap, rows: EncodedRows, statistics: Array, amplitude: np.floa
     rows, statistics
         Encoded rows, and the statistics for scaling.
     amplitude
-        See :func:`streamk.features.activation.activate`.
+        See :func:`streamk.features.spectra.activate`.
     out
         Float32.
     """
@@ -196,3 +204,58 @@ def _tiles(width: int, inputs: int) -> list[slice]:
     """Return tiles of whole blocks, with as many columns as 64 MiB of frequencies allow, at most 1,024."""
     columns = min(1024, max(1, CACHE_BYTES // (4 * BLOCK * max(inputs, 1))) * BLOCK)
     return slices(width, columns)
+
+
+def distinct_inputs(keys: NDArray[np.uint64], scaled: Floats) -> tuple[NDArray[np.uint64], Floats]:
+    """Return the distinct keys of rows, ascending, and the rows by key, ``(families, n, keys)``.
+
+    Key 0 is no input.
+    """
+    distinct, place = np.unique(keys, return_inverse=True)
+    families, rows, _ = scaled.shape
+    dense = np.zeros((families, rows, len(distinct)), dtype=np.float32)
+    dense[:, np.arange(rows)[:, None], place.reshape(keys.shape)] = scaled
+    present = slice(1 if len(distinct) and distinct[0] == 0 else 0, None)
+    return distinct[present], np.ascontiguousarray(dense[:, :, present])
+
+
+def features_of(e: FeatureMap, keys: NDArray[np.uint64], dense: Floats, tile: slice) -> Floats:
+    """Return the features of one tile of columns, ``(rows, tile)``."""
+    angles = np.zeros((dense.shape[1], tile.stop - tile.start), dtype=np.float32)
+    for start in range(0, len(keys), _INPUTS):
+        chunk = slice(start, start + _INPUTS)
+        frequencies = e.frequencies(keys, chunk, tile)
+        for inputs, columns in zip(dense, e.columns_by_inputs(tile), strict=True):
+            angles[:, columns] += inputs[:, chunk] @ frequencies[:, columns]
+    angles += e.phases[tile]
+    activate(e.kind, AMPLITUDE, angles, len(angles), max(0, min(e.features, tile.stop) - tile.start))
+    return angles
+
+
+def tiles_of(start: int, stop: int) -> list[slice]:
+    """Return the tiles of columns ``start … stop − 1``."""
+    return [slice(start + tile.start, start + tile.stop) for tile in slices(stop - start, _TILE)]
+
+
+def total(parts: Iterable[Floats]) -> Floats:
+    """Return the sum of arrays, in their order."""
+    first, *others = parts
+    result = first
+    for part in others:
+        result = result + part
+    return result
+
+
+def products_on_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> list[_Result]:
+    """Run :func:`on_threads` for work with matrix products, each on its calling thread."""
+    with one_blas_thread():
+        return on_threads(work, jobs)
+
+
+def add_gram(out: Array, left: AnyArray, right: AnyArray) -> None:
+    """Add ``leftᵀ right`` to the lower triangle of ``out`` (in whole tiles), on threads."""
+
+    def work(columns: slice) -> None:
+        out[columns.start :, columns] += left[:, columns.start :].T @ right[:, columns]
+
+    products_on_threads(work, slices(len(out), _GRAM_TILE))

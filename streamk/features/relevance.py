@@ -41,7 +41,7 @@ from streamk.features.columns.plain import column_of, has_room, tag_of
 from streamk.features.cross_moments import MOST
 from streamk.features.exchange import FIELDS, rarity
 from streamk.threads import one_blas_thread
-from streamk.vector.spans import add_rows
+from streamk.vector.linear_algebra import add_rows
 
 BLOCKS = 2
 RAW, LAST, GAP = 0, 1, 2

@@ -1,6 +1,6 @@
 """Rows of inputs to features, for every source of features.
 
-The *source* is None for frequencies in a table, or tables of :class:`streamk.features.segments.Structured`
+The *source* is None for frequencies in a table, or tables of :class:`streamk.features.structured.Structured`
 for fast transforms, or of :class:`streamk.features.sketch.Sketch`; Numba compiles only the code for its type.
 """
 
@@ -12,11 +12,10 @@ from numba.extending import overload
 
 from streamk.compiling import INNER
 from streamk.encoding.rows import ABSENT, MOST_SLOTS
-from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import frequency_rows
-from streamk.features.segments import Structured
 from streamk.features.sketch import Sketch, tensor_sketch
-from streamk.features.structured import add_projections
+from streamk.features.spectra import COSINE, activate
+from streamk.features.structured import Structured, add_projections
 from streamk.vector.angles import PHASES, fill_angles
 from streamk.vector.lanes import LANES
 
@@ -34,7 +33,7 @@ def featurize(*arguments: object) -> None:
         Nonzero inputs, first in their row, ``(families, n, w)`` float32; their keys, ``(n, w)`` uint64; their
         number, ``(n,)``.
     amplitude
-        See :func:`streamk.features.activation.activate`.
+        See :func:`streamk.features.spectra.activate`.
     phi
         ``(≥ n, width)`` float32.
     """

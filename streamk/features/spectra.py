@@ -21,6 +21,10 @@ feature *and input* (Rahimi and Recht 2007): a separate *family* of directions, 
 ``S`` is drawn by Kanter's (1975) representation: with ``α = p/2``, ``U`` uniform on (0, π) and ``E``
 exponential, ``S = sin(αU)/sin(U)^{1/α} · (sin((1 − α)U)/E)^{(1−α)/α}``, whose Laplace transform is
 ``exp(−s^α)``.
+
+The activation turns angles into features: ``√2 cos 2πp`` of angles ``p`` in turns; for the arc-cosine kernel
+of order ``n`` (Cho and Saul 2009) ``√2 max(0, p)ⁿ`` of projections ``p``, which for order 0 is ``√2`` where
+``p > 0``. Features are limited to 10¹⁵.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamk.arrays import Array
-from streamk.features.activation import COSINE, RAMP, SQUARED_RAMP, STEP
+from streamk.compiling import both
 from streamk.features.counter import mix64_int, uniforms
 from streamk.kernels import (
     ArcCosine,
@@ -40,8 +44,13 @@ from streamk.kernels import (
     Polynomial,
     RationalQuadratic,
 )
+from streamk.vector.lanes import LANES
+from streamk.vector.sweeps import cosines
 
 NORMAL, CAUCHY = 0, 1  # families of directions
+COSINE, STEP, RAMP, SQUARED_RAMP = 0, 1, 2, 3
+AMPLITUDE = np.float32(np.sqrt(2.0))
+LARGEST = np.float32(1e15)  # of a feature: the sum of squares stays finite
 
 
 def family(kernel: Kernel) -> int:
@@ -50,7 +59,7 @@ def family(kernel: Kernel) -> int:
 
 
 def activation(kernel: Kernel) -> int:
-    """Return the activation of angles: see :mod:`streamk.features.activation`."""
+    """Return the activation of a kernel's angles."""
     return (STEP, RAMP, SQUARED_RAMP)[kernel.order] if isinstance(kernel, ArcCosine) else COSINE
 
 
@@ -86,3 +95,26 @@ def _gamma_quantile(shape: float, key: int, count: int) -> Array:
     # A shape near 0 has quantiles below the smallest float; a radius must be finite.
     quantiles: Array = gammaincinv(shape, uniforms(key, count))
     return np.maximum(quantiles, 1e-60)
+
+
+@both(nogil=True)
+def activate(kind, amplitude, angles, rows, features):
+    """Turn the angles of rows into features, in place; columns from ``features`` on become 0.
+
+    ``angles`` is ``(≥ rows, width)`` float32, the width a multiple of 16; ``amplitude`` replaces ``√2``.
+    """
+    width = angles.shape[1]
+    for i in range(rows):
+        if kind == COSINE:
+            for f in range(0, width, LANES):
+                cosines(angles, i, f, amplitude)
+        else:
+            for f in range(width):
+                ramp = max(angles[i, f], np.float32(0.0))
+                if kind == STEP:
+                    ramp = np.float32(angles[i, f] > np.float32(0.0))
+                elif kind == SQUARED_RAMP:
+                    ramp = ramp * ramp
+                angles[i, f] = min(amplitude * ramp, LARGEST)
+        for f in range(features, width):
+            angles[i, f] = np.float32(0.0)

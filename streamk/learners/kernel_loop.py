@@ -8,6 +8,8 @@ with a row whose inputs get columns, since these columns change how later rows a
 Experts are passed in *groups* of one type each, and Numba compiles one loop per group: twelve experts of
 three rules are three loops. How many experts a group has is no part of its type, so learners that differ only
 in that share compiled code.
+
+The next rows of the same width use the same scratch arrays.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from streamk.combining.combiner import adapt, combine, limit
+from streamk.arrays import Array, Floats, Places
+from streamk.combining.combiner import Combiner, adapt, combine, limit
 from streamk.compiling import CALLED, ENTRY, INNER, ZERO
 from streamk.dispatch import over, over_groups
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
@@ -26,12 +30,13 @@ from streamk.encoding.rows import CATEGORY, first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.encoding.seen import mark_seen
 from streamk.experts.expert import Observation, evaluate, keep, step
-from streamk.features.activation import AMPLITUDE
 from streamk.features.columns.family import fill, recall
-from streamk.features.columns.plain import tag_columns, tag_of
+from streamk.features.columns.plain import Keys, tag_columns, tag_of
 from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
+from streamk.features.map import FeatureMap
 from streamk.features.relevance import (
+    BLOCKS,
     add_gradients,
     follow_gaps,
     is_due,
@@ -40,10 +45,82 @@ from streamk.features.relevance import (
 )
 from streamk.features.sample import sample_event
 from streamk.features.sources import featurize, room_for_row, rows_at_once
-from streamk.handles import Handle, unowned
+from streamk.features.spectra import AMPLITUDE
+from streamk.handles import Handle, make_handle, unowned
 from streamk.learners.stale import is_drawn
+from streamk.vector.lanes import LANES, aligned
 
+_MOST_WIDTHS = 64
 DONE, OVERFLOWED, TOO_SMALL = -1, -2, -3
+
+
+class Buffers(NamedTuple):
+    """Scratch arrays for rows, of the experts' outputs, and of the combiner."""
+
+    inputs: Floats
+    keys: Keys
+    slots: NDArray[np.int32]
+    counts: Places
+    units: Array
+    raw: Floats
+    columns: Floats
+    outputs: Floats
+    working: Handle
+    residual: Array
+
+
+class Scratch:
+    """Scratch arrays for a map, so many experts and outputs, and a combiner."""
+
+    def __init__(self, e: FeatureMap, experts: int, outputs: int, combiner: Combiner) -> None:
+        self._map, self._experts, self._outputs, self._combiner = e, experts, outputs, combiner
+        self._of_row: dict[int, Handle] = {}
+        self._width, self._free = -1, list[Handle]()
+
+    def of_row(self, width: int) -> Handle:
+        """Return the arrays for single rows of so many inputs."""
+        buffers = self._of_row.get(width)
+        if buffers is None:
+            if len(self._of_row) >= _MOST_WIDTHS:
+                self._of_row.clear()
+            buffers = self._of_row[width] = self._make(1, width)
+        return buffers
+
+    def take(self, width: int) -> Handle:
+        """Return arrays for tiles of rows of so many inputs, which no other thread has."""
+        if width != self._width:
+            self._width, self._free = width, []
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._make(LANES, width)
+
+    def put_back(self, width: int, handle: Handle) -> None:
+        """Keep arrays for the next call."""
+        if width == self._width:
+            self._free.append(handle)
+
+    def _make(self, rows: int, width: int) -> Handle:
+        return make_handle((self.arrays(rows, width), self.arrays(1, width)))
+
+    def arrays(self, rows: int, width: int) -> Handle:
+        """Return new arrays for so many rows of so many inputs."""
+        e = self._map
+        kinds = len(e.exponents) * (1 if e.sections is None else 1 + BLOCKS)
+        columns = 0 if e.sections is None else e.columns
+        buffers = Buffers(
+            np.empty((kinds, rows, width), dtype=np.float32),
+            np.empty((rows, width), dtype=np.uint64),
+            np.empty((rows, width), dtype=np.int32),
+            np.empty(rows, dtype=np.int64),
+            np.empty(rows),
+            aligned(np.zeros((rows, e.width), dtype=np.float32)),
+            aligned(np.zeros((rows, columns), dtype=np.float32)),
+            np.empty((self._experts, 2, self._outputs), dtype=np.float32),
+            self._combiner.scratch(self._outputs),
+            np.empty(self._outputs, dtype=np.float64),
+        )
+        return make_handle(buffers)
 
 
 class ModelView(NamedTuple):
@@ -95,8 +172,8 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
         Whether the scratch arrays and ``out`` hold the features and outputs of this one row, and nothing was
         learned since.
     buffers
-        A handle of scratch arrays (:mod:`streamk.learners.scratch`): those for a tile of rows, and those for
-        a row that relevance changes.
+        A handle of scratch arrays (:class:`Scratch`): those for a tile of rows, and those for a row that
+        relevance changes.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     views

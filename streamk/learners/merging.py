@@ -25,7 +25,7 @@ from streamk.experts.least_squares import LeastSquares
 from streamk.features.columns.plain import LINEAR, PLAIN, in_use
 from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
-from streamk.features.segments import slots_of_first
+from streamk.features.structured import slots_of_first
 from streamk.learners.learner import Learner
 from streamk.learners.refitting import pooled, refit, share_sample
 from streamk.learners.streaming import StreamingLearner

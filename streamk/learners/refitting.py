@@ -42,12 +42,12 @@ from streamk.encoding.rows import UNSCALED, EncodedRows, moved, slices, stack
 from streamk.encoding.scaling import MEAN, scale_of, scale_row, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
-from streamk.features.activation import AMPLITUDE
 from streamk.features.columns.plain import LINEAR
 from streamk.features.relevance import BLOCKS, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
 from streamk.features.sources import featurize, room_for_row
+from streamk.features.spectra import AMPLITUDE
 from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, evaluate_all, fill_columns
 from streamk.threads import one_blas_thread
 from streamk.vector.lanes import aligned

@@ -26,8 +26,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed
+from streamk.combining.combiner import STALE_PENALTY
 from streamk.combining.stacking import Stacking
-from streamk.combining.weighing import STALE_PENALTY
 from streamk.compiling import INNER
 from streamk.features.counter import mix64
 from streamk.state import Field, Live

@@ -18,7 +18,7 @@ from numba import typeof
 
 from streamk.arrays import AnyArray, Array, Arrays, Floats, Json, Places
 from streamk.combining.calibration import Calibration
-from streamk.combining.mean import Mean
+from streamk.combining.combiner import Mean
 from streamk.encoding.batches import Batch, portions, prepare_whole
 from streamk.encoding.codec import EVENTS, KNOWN, Codec, Coding, outputs_after
 from streamk.encoding.event_buffer import EventBuffer
@@ -30,8 +30,7 @@ from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
 from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
 from streamk.experts.blocks import forward
 from streamk.experts.expert import FINAL, Expert, Lesson
-from streamk.features.choice import KEYED, STRUCTURED, choose_for
-from streamk.features.map import FeatureMap, largest_unscaled
+from streamk.features.map import KEYED, STRUCTURED, FeatureMap, choose_for, largest_unscaled
 from streamk.features.sections import Sections
 from streamk.handles import Handle, make_group, make_handle
 from streamk.learners.kernel_loop import (
@@ -39,6 +38,7 @@ from streamk.learners.kernel_loop import (
     OVERFLOWED,
     TOO_SMALL,
     ModelView,
+    Scratch,
     adapt_many,
     combine_many,
     observe_block,
@@ -46,7 +46,6 @@ from streamk.learners.kernel_loop import (
 )
 from streamk.learners.learner import Learner, with_prefix
 from streamk.learners.parameter_history import ParameterHistory
-from streamk.learners.scratch import Scratch
 from streamk.learners.stale import StaleExperts
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of

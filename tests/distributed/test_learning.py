@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 import streamk
-from streamk.distributed import Chunk, Rows, WorkersDiedError, learn, processes
+from streamk.distributed import Chunk, Rows, WorkersDiedError, engines, learn
 from tests.distributed.streams import (
     CLASSIFIER,
     REGRESSOR,
@@ -66,7 +66,7 @@ def test_killed_workers_do_not_show():
 
 
 def test_it_gives_up_on_what_kills_every_worker(monkeypatch):
-    monkeypatch.setattr(processes, "ATTEMPTS", 2)
+    monkeypatch.setattr(engines, "ATTEMPTS", 2)
     with pytest.raises(WorkersDiedError, match="shard deadly: workers died 2 times"):
         learn([Deadly(), *shards_of((10, 10))], CLASSIFIER, workers=1)
     assert not multiprocessing.active_children()

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamk.drift import KernelTwoSample
-from streamk.drift import thresholds as calibration
-from streamk.drift.thresholds import thresholds
+from streamk.drift import reference as calibration
+from streamk.drift.reference import thresholds
 from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of, wander
 
 

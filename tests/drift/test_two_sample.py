@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from river import base, checks
 
 from streamk.drift import KernelTwoSample
+from streamk.drift.two_sample import discrepancies
 from streamk.drift.windows import BLOCK
 
 from .streams import RARE, SMALL, alarms_of, events
@@ -313,3 +314,23 @@ def test_summary_counts_events_and_blocks():
         assert summary["watching"] == (i + 1 >= 256)
         assert (summary["window"] > 0) == (i + 1 >= 256 + BLOCK)
     assert list(summary["inputs"].values()) == sorted(summary["inputs"].values(), reverse=True)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1), st.lists(st.floats(-3, 3), min_size=1))
+def test_discrepancies_of_numbers_are_those_of_kolmogorov_and_smirnov(before, after):
+    found = discrepancies([{"a": v} for v in before], [{"a": v} for v in after])
+    one, other = np.array(before), np.array(after)
+    wanted = max(abs((one <= t).mean() - (other <= t).mean()) for t in [*before, *after])
+    assert found["a"] == pytest.approx(wanted)
+
+
+@given(*[st.lists(st.sampled_from(["x", "y", None, True, "absent"]), min_size=1)] * 2)
+def test_discrepancies_of_other_values_are_total_variation(before, after):
+    found = discrepancies(
+        *([{"b": 1} if v == "absent" else {"b": 1, "a": v} for v in part] for part in (before, after))
+    )
+    wanted = (
+        sum(abs(before.count(v) / len(before) - after.count(v) / len(after)) for v in {*before, *after}) / 2
+    )
+    assert found.get("a", 0.0) == pytest.approx(wanted)
+    assert found["b"] == 0.0

@@ -12,7 +12,7 @@ import pytest
 import streamk
 from streamk.encoding import names
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rare_names import COLUMNS
+from streamk.encoding.names import COLUMNS
 from streamk.exact import LSSVMRegressor
 
 MOST = 24

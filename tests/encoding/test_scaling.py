@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from streamk.encoding.merging import pooled
 from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import (
     FIXED,
@@ -13,6 +12,7 @@ from streamk.encoding.scaling import (
     is_stray,
     kept_numbers,
     observe,
+    pooled,
     scale_rows,
     spread,
     standardise,

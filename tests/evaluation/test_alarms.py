@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from river.drift import ADWIN
 
-from streamk.evaluation.alarms import Alarms
+from streamk.evaluation.contender_metrics import Alarms
 
 
 def stream(seed=1, low=0.1, high=0.4, n=6000):

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from streamk.evaluation.batch_means import MOST, BatchMeans
-from streamk.evaluation.bootstrap import interval, spread
+from streamk.evaluation.bootstrap import MOST, BatchMeans, interval, spread
 from tests.evaluation.streams import cuts, same_state
 
 SIMULATIONS, EVENTS = 1000, 20_000

@@ -9,9 +9,7 @@ from river import metrics
 from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
-from streamk.evaluation.answers import decisions
-from streamk.evaluation.classes import MOST_RANKED, ClassSums
-from streamk.evaluation.ranks import CELLS, score_cell
+from streamk.evaluation.classes import CELLS, MOST_RANKED, ClassSums, decisions, score_cell
 from tests.evaluation.streams import classes, cuts, same_state
 
 score_cells = np.vectorize(score_cell, otypes=[np.int64])

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from streamk.evaluation.batch_means import BatchMeans
+from streamk.evaluation.bootstrap import BatchMeans
 from streamk.evaluation.comparison import chance, compare
 
 SEEDS = 200

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import streamk
 from streamk.evaluation import ModelAdapter, Results, replay
 from streamk.evaluation.adapters import RiverAdapter
-from streamk.evaluation.batch_means import BatchMeans
+from streamk.evaluation.bootstrap import BatchMeans
 from streamk.evaluation.comparison import DIVERGED, compare
 from streamk.evaluation.contest import Contest
 

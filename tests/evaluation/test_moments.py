@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from streamk.evaluation import DelayByTime
-from streamk.evaluation.moments import moment, moments
+from streamk.evaluation.label_delay import moment
 
 
 @pytest.mark.parametrize("day", [20240131, 20240131.0, "20240131", " 20240131 ", "20240131.0", "2024-01-31"])
@@ -15,7 +15,7 @@ def test_days_as_eight_digits(day):
 
 
 def test_the_day_after_is_a_day_later():
-    first, second, third = moments([20240131, 20240201, 20240229])
+    first, second, third = map(moment, [20240131, 20240201, 20240229])
     assert (second - first, third - second) == (86400.0, 28 * 86400.0)
 
 

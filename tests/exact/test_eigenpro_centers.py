@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamk.exact.centers import centers, distinct, passes
-from streamk.exact.similarities import Similarities
+from streamk.exact.gram import Similarities
 from streamk.kernels import kernel
 
 from .references import laplace

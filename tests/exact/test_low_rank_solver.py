@@ -12,7 +12,10 @@ from sklearn.linear_model import Lasso
 from streamk.exact.low_rank_solver import (
     MOVES,
     DescentState,
+    KeptBases,
+    MadeBases,
     Rules,
+    WeightedColumns,
     added,
     changed,
     descend,
@@ -24,7 +27,6 @@ from streamk.exact.low_rank_solver import (
     step,
     until_settled,
 )
-from streamk.exact.rank_one import KeptBases, MadeBases, WeightedColumns
 from streamk.kernels import kernel
 
 RIDGE, PENALTY = 0.7, 0.05
@@ -301,7 +303,7 @@ def test_products_are_summed_over_all_pieces(monkeypatch):
     made, _, rng = columns()
     goal = rng.normal(size=(60, 2))
     whole_gram, whole_goals = made.products(goal)
-    monkeypatch.setattr("streamk.exact.rank_one._PIECE", 7)
+    monkeypatch.setattr("streamk.exact.low_rank_solver._PIECE", 7)
     gram, goals = made.products(goal)
     np.testing.assert_allclose(gram, whole_gram, rtol=1e-5)
     np.testing.assert_allclose(goals, whole_goals, rtol=1e-5, atol=1e-6)

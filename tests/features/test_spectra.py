@@ -6,10 +6,9 @@ import pytest
 import streamk
 from streamk.encoding.keys import number_key, number_position_key
 from streamk.encoding.rows import EncodedRows
-from streamk.features.activation import AMPLITUDE
 from streamk.features.map import SPAN, FeatureMap
 from streamk.features.matrix import fill, fill_here
-from streamk.features.spectra import radii
+from streamk.features.spectra import AMPLITUDE, radii
 from streamk.kernels import kernel
 from tests.test_kernels import NAMES, exact
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.features.activation import AMPLITUDE
 from streamk.features.matrix import fill
+from streamk.features.spectra import AMPLITUDE
 
 from .subjects import events
 

@@ -5,8 +5,7 @@ import pytest
 from numba import njit
 
 import streamk
-from streamk.encoding.merging import pooled
-from streamk.encoding.scaling import FIXED, observe
+from streamk.encoding.scaling import FIXED, observe, pooled
 from streamk.experts.least_squares import LeastSquares
 
 from .subjects import events

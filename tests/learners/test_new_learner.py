@@ -30,8 +30,7 @@ from streamk.learners.streaming import StreamingLearner
 from streamk.losses import residuals
 from streamk.schedules import Growth
 from streamk.state import SUM, Field, Stateful
-from streamk.vector.linear_algebra import add_scaled
-from streamk.vector.spans import clear
+from streamk.vector.linear_algebra import add_scaled, clear
 from tests.laws.subjects import events
 from tests.laws.test_same_model import looped, prequential
 

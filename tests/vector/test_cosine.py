@@ -1,8 +1,8 @@
 import numpy as np
 from numba import njit
 
-from streamk.features.activation import COSINE, activate
-from streamk.vector.tiles import cosines as in_place
+from streamk.features.spectra import COSINE, activate
+from streamk.vector.sweeps import cosines as in_place
 
 
 @njit

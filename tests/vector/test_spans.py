@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from streamk.compiling import ENTRY
-from streamk.vector.spans import add_products_to, add_rows, clear, copy
+from streamk.vector.linear_algebra import add_products_to, add_rows, clear, copy
 
 UNCACHED = ENTRY | {"cache": False}
 

@@ -7,10 +7,9 @@ import pytest
 from numba import njit
 
 from streamk.features.counter import fill_bits
-from streamk.features.hadamard import address, gap_of, groups_of, tile_size, transform
+from streamk.features.structured import address, gap_of, groups_of, tile_size, transform
 from streamk.vector.lanes import HALVED, HERE, LANES, NARROW, WIDE, registers_of
-from streamk.vector.sweeps import opening, plain, turning
-from streamk.vector.tiles import Finish, Target, emitting, gathering
+from streamk.vector.sweeps import Finish, Target, emitting, gathering, opening, plain, turning
 
 GAP = np.int64(3)
 

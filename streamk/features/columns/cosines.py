@@ -14,7 +14,7 @@ from collections import namedtuple
 
 from streamk.dispatch import implements
 from streamk.features.columns.family import Family, fill
-from streamk.vector.spans import clear, copy
+from streamk.vector.linear_algebra import clear, copy
 
 CosineRecord = namedtuple("CosineRecord", "first")
 

@@ -6,7 +6,7 @@ Python code, and its implementations of :func:`fill` and :func:`recall`, for com
 (:mod:`streamk.dispatch`). The registry is :data:`streamk.features.columns.FAMILIES`; the loop over events
 names none of them.
 
-``scratch`` has the scaled inputs of rows (:class:`streamk.learners.scratch.Buffers`): ``inputs``, their
+``scratch`` has the scaled inputs of rows (:class:`streamk.learners.kernel_loop.Buffers`): ``inputs``, their
 ``keys`` and ``slots``, ``counts`` of them, ``units``, the factors by which numbers were multiplied, and
 ``raw`` features.
 """

@@ -13,7 +13,7 @@ from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.label_history import recall as copy_labels
 from streamk.features.columns.family import Family, fill, recall
 from streamk.features.columns.plain import LINEAR
-from streamk.vector.spans import clear, copy
+from streamk.vector.linear_algebra import clear, copy
 
 LabelRecord = namedtuple("LabelRecord", "first")
 

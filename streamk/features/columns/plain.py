@@ -22,7 +22,7 @@ from streamk.dispatch import implements
 from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.rows import CATEGORY
 from streamk.features.columns.family import Family, fill
-from streamk.vector.spans import clear, copy
+from streamk.vector.linear_algebra import clear, copy
 
 LINEAR = 512
 _VALUES = 128  # columns, and the limit of columns in use for a new category value

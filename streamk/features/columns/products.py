@@ -21,7 +21,7 @@ from streamk.dispatch import implements
 from streamk.encoding.rows import CATEGORY
 from streamk.features.columns.family import Family, fill
 from streamk.features.columns.plain import column_of
-from streamk.vector.spans import clear
+from streamk.vector.linear_algebra import clear
 
 INPUTS = 12
 _USED = (1 + INPUTS) * (2 + INPUTS) // 2

@@ -15,7 +15,7 @@ import pytest
 
 import streamk
 from streamk.distributed import learn
-from streamk.distributed.processes import Processes
+from streamk.distributed.engines import Processes
 from streamk.distributed.tasks import Task
 
 from .streams import CLASSIFIER, News, reference, shards_of
@@ -107,10 +107,10 @@ def test_the_first_worker_starts_with_interrupts_held():
     """In a process of its own, since the first worker of a process also starts Python's resource tracker."""
     code = (
         "from pathlib import Path\n"
-        "from streamk.distributed import processes\n"
+        "from streamk.distributed import engines\n"
         "if __name__ == '__main__':\n"
-        "    with processes._interrupts_held():\n"
-        "        worker = processes._Worker()\n"
+        "    with engines._interrupts_held():\n"
+        "        worker = engines._Worker()\n"
         "    status = Path(f'/proc/{worker._process.pid}/status').read_text()\n"
         "    worker.kill()\n"
         "    print(status.partition('SigBlk:')[2].split()[0])\n"
