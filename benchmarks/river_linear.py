@@ -12,7 +12,7 @@ from typing import Any
 
 from river import compose, linear_model, preprocessing
 
-from connectors.replay.baselines import present
+from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
 from streamk.evaluation import ModelAdapter
 

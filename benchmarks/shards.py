@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sections import Row, measure
 
 import streamk
-from connectors.train.shards import hash_of
+from connectors.shards import hash_of
 from streamk.distributed import Chunk, Trained, learn
 from streamk.distributed.merging import Merging
 from streamk.encoding.codec import EVENTS, KNOWN

@@ -53,7 +53,7 @@ ORDER = [  # a level imports itself and those before it, none after it
     {"connectors.files", "connectors.kafka"},
     {"connectors.state"},
     {"connectors.operators"},
-    {"connectors.daemon", "connectors.publish", "connectors.replay", "connectors.train"},
+    {"connectors.daemon", "connectors.publish", "connectors.replay", "connectors.shards"},
     {"connectors.cli"},
 ]
 

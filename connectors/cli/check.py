@@ -81,7 +81,7 @@ def _group(settings: Settings, store: CheckpointStore) -> str:
 
 def _snapshots(settings: Settings, topic: str) -> str:
     from connectors.kafka.client import describe, options
-    from connectors.state.snapshots import KEY, SnapshotReader
+    from connectors.state.topic import KEY, SnapshotReader
 
     source = TopicSourceSection.of(settings.source)
     blank, events = settings.learner.build(), 0

@@ -1,21 +1,58 @@
-"""``streamk demo``."""
+"""``streamk demo``: replay two real streams and a long one."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
+from river import datasets
 
 import streamk
 from connectors.cli.exits import exits, usage
 from connectors.files.log import ReplayLog
 from connectors.replay import report
-from connectors.replay.demonstration import STREAMS, write_log
 from connectors.replay.progress import Replay, Scoring
 from connectors.replay.run import replay_log
 from connectors.replay.writing import write
+from streamk.arrays import Json
+
+Stream = Iterable[tuple[Json, object]]
+
+
+def synthetic(events: int = 100_000) -> Stream:
+    """Yield a stream that is not linearly separable: two arms of a spiral, rotated by a category."""
+    rng = np.random.default_rng(2026)
+    for _ in range(events):
+        arm, kind = int(rng.integers(2)), int(rng.integers(3))
+        radius = rng.uniform(0.3, 2.0)
+        angle = 2.0 * radius + np.pi * arm + kind + rng.normal(0, 0.25)
+        x = {"x": radius * np.cos(angle), "y": radius * np.sin(angle), "kind": f"k{kind}"}
+        noise = {f"n{j}": v for j, v in enumerate(rng.normal(size=2).tolist())}
+        yield {**x, **noise}, f"arm {arm}"
+
+
+STREAMS: dict[str, tuple[Callable[[], Stream], int]] = {  # how it is made, events of a window of the curves
+    "bananas": (datasets.Bananas, 100),
+    "imagesegments": (datasets.ImageSegments, 100),
+    "synthetic": (synthetic, 2000),
+}
+
+
+def write_log(path: Path, stream: Stream) -> None:
+    """Write a stream as gzipped CSV, its target in the column ``label``."""
+    with gzip.open(path, "wt", newline="", compresslevel=1) as file:
+        writer = None
+        for x, y in stream:
+            if writer is None:
+                writer = csv.DictWriter(file, [*x, "label"])
+                writer.writeheader()
+            writer.writerow({**x, "label": y})
 
 
 def demo_command(

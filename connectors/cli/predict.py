@@ -6,11 +6,12 @@ import contextlib
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import Progress
@@ -26,11 +27,18 @@ from connectors.cli.reading import (
     print_line,
     with_format_options,
 )
+from connectors.events.batches import EXAMPLES, RecordBatch
+from connectors.events.decoding import Record
 from connectors.events.model_files import LearnedFields, load, with_stored
+from connectors.events.targets import interpret
 from connectors.events.values import Fields
 from connectors.files.log import ReplayLog
 from connectors.replay.page import words
-from connectors.replay.scoring_log import LogScorer
+from streamk.arrays import Json
+from streamk.evaluation.classes import ClassSums
+from streamk.evaluation.metric import TASKS, decide
+from streamk.evaluation.numbers import NumberSums
+from streamk.evaluation.results import finite, plain_label
 
 
 @with_format_options
@@ -118,3 +126,130 @@ def _writing(path: Path | None, scorer: LogScorer) -> Iterator[Callable[[list[Fi
 
 def _json_lines(file: TextIO, rows: list[Fields]) -> None:
     file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+class LogScorer:
+    """Predicts every record of a log, and scores those that have a target.
+
+    Parameters
+    ----------
+    learner
+        Of streamk; its frozen copy predicts.
+    log
+        Whose records need no target.
+
+    Attributes
+    ----------
+    predicted, scored, refused
+        The number of predicted records, of those with a target, and of rejected records.
+    examples
+        The errors of the first few rejected records.
+    header
+        Names of the values of a row.
+    """
+
+    def __init__(self, learner: Any, log: ReplayLog) -> None:
+        self._model, self._log = learner.frozen(), log
+        self._classes = hasattr(learner, "labels")
+        self._labels = list(getattr(learner, "labels", []))
+        self._sums: Any = ClassSums(len(self._labels)) if self._classes else NumberSums(0.9)
+        self._codes = {label: code for code, label in enumerate(self._labels)}
+        self.predicted = self.scored = self.refused = 0
+        self.examples: list[str] = []
+        names = [f"p({plain_label(label)})" for label in self._labels]
+        self.header = ["file", "line", "prediction", *names, "target"]
+
+    def rows(self) -> Iterator[list[Json]]:
+        """Yield predictions in batches: file, line, prediction, probabilities, target."""
+        for batch in self._log.batches():
+            yield self._of(batch)
+
+    def _of(self, batch: RecordBatch) -> list[Json]:
+        kept = list(range(len(batch)))
+        while kept:
+            events = [batch.events[row] for row in kept]
+            try:
+                predictions = self._predict(events)
+                break
+            except ValueError as error:  # of one of them
+                kept = self._without_refused(batch, kept, error)
+        else:
+            return []
+        targets = [self._target(batch, row) for row in kept]
+        rows = []
+        for row, prediction, target in zip(kept, predictions, targets, strict=True):
+            shown = {"file": batch.name, "line": batch.lines[row], "prediction": prediction}
+            if self._classes:
+                shown["prediction"] = plain_label(decide(prediction))
+                shown |= {f"p({plain_label(label)})": p for label, p in prediction.items()}
+            rows.append({**shown, **({} if target is None else {"target": plain_label(target)})})
+        self.predicted += len(rows)
+        self._score([(p, y) for p, y in zip(predictions, targets, strict=True) if y is not None])
+        return rows
+
+    def _predict(self, events: list[Json]) -> Sequence[Any]:
+        predictions: Sequence[Any] = (
+            self._model.predict_proba_many(events) if self._classes else self._model.predict_many(events)
+        )
+        return predictions if self._classes else [float(value) for value in predictions]
+
+    def _without_refused(self, batch: RecordBatch, rows: list[int], error: ValueError) -> list[int]:
+        """Return the rows that the model takes one by one, and count the others."""
+        left = []
+        for row in rows:
+            try:
+                self._predict([batch.events[row]])
+            except ValueError as reason:
+                self._refuse(f"{self._log.place(batch.lines[row], batch.name)}: {reason}")
+            else:
+                left.append(row)
+        if len(left) == len(rows):
+            raise error
+        return left
+
+    def _target(self, batch: RecordBatch, row: int) -> object:
+        target = batch.targets[row]
+        if target is None or self._classes:
+            return target
+        try:
+            record = Record(batch.lines[row], {}, target)
+            return interpret(record, self._log, TASKS[1])[1]
+        except ValueError as error:
+            self._refuse(str(error))
+            return None
+
+    def _refuse(self, sentence: str) -> None:
+        self.refused += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(sentence)
+
+    def _score(self, pairs: list[tuple[Any, Any]]) -> None:
+        if not pairs:
+            return
+        self.scored += len(pairs)
+        if not self._classes:
+            answers, targets = (np.array(each, dtype=np.float64) for each in zip(*pairs, strict=True))
+            self._sums.add(targets, answers, None, None)
+            return
+        codes = np.array([self._codes.setdefault(y, len(self._codes)) for _, y in pairs], dtype=np.int64)
+        table = np.zeros((len(pairs), len(self._codes)))
+        for row, (prediction, _) in enumerate(pairs):
+            for label, p in prediction.items():
+                table[row, self._codes[label]] = p
+        self._sums.add(codes, table, np.full(len(pairs), -1))
+
+    def metrics(self) -> dict[str, float | None]:
+        """Return the metrics of the records that had a target; none if there were none."""
+        if not self.scored:
+            return {}
+        metrics = {name: finite(value) for name, value in self._sums.values().items()}
+        metrics.pop("kappa_temporal", None)  # the order of a log to score means nothing
+        return metrics
+
+    def refusals(self) -> list[str]:
+        """Return a sentence about rejected records, if there are any."""
+        return (
+            [f"skipped {self.refused:,} records that the model refuses: {self.examples[0]}"]
+            if self.refused
+            else []
+        )

@@ -31,12 +31,10 @@ from connectors.events.model_files import LearnedFields, ModelFile, load, merged
 from connectors.events.model_files import save as save_model
 from connectors.events.names import SEED, seed_line
 from connectors.replay import report
-from connectors.replay.baselines import NONE, QUICK, baselines
-from connectors.replay.identity import identity_of
+from connectors.replay.contenders import NONE, QUICK, baselines, check_name, model_file, settings_of
 from connectors.replay.logs import Reading, delay_of, opened
-from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring
+from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring, identity_of
 from connectors.replay.run import replay_log
-from connectors.replay.specs import check_name, model_file, settings_of
 from connectors.replay.writing import write
 from connectors.settings.tables import LearnerSection as LearnerSettings
 from streamk.arrays import Json

@@ -1,16 +1,21 @@
-"""``streamk train``."""
+"""``streamk train``.
+
+Progress is a bar for every shard on a terminal, and a line for every round elsewhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
@@ -29,15 +34,17 @@ from connectors.events.model_files import save as save_model
 from connectors.events.model_files import stored_of
 from connectors.events.names import seed_line
 from connectors.events.targets import decide_task
+from connectors.events.values import Fields
 from connectors.files.log import ReplayLog
 from connectors.settings.connector import MeasuredShard, connector_of
 from connectors.settings.file import load
 from connectors.settings.tables import Settings
-from connectors.train import report
-from connectors.train.shards import BY, misfits_of, shards_of, skipped_of
-from streamk.distributed import Advance, Round, WorkersDiedError, learn
+from connectors.shards import BY, misfits_of, shards_of, skipped_of
+from streamk.distributed import Advance, Round, Trained, WorkersDiedError, learn
 from streamk.distributed.merging import SCALES
-from streamk.evaluation.metric import SUMMARIES, TASKS
+from streamk.evaluation.metric import METRICS, SUMMARIES, TASKS
+
+Watch = Callable[[Advance | Round], None]
 
 
 @with_format_options
@@ -141,12 +148,10 @@ def train_command(
             account = Account(events_of_pass, skipped, 0, example, misfits, types)
             if as_json:
                 typer.echo(
-                    json.dumps(
-                        {**report.result(trained, len(parts)), "seed": machine.seed, **account.fields()}
-                    )
+                    json.dumps({**_result(trained, len(parts)), "seed": machine.seed, **account.fields()})
                 )
             else:
-                report.summary(trained, len(parts), console)
+                _summary(trained, len(parts), console)
                 print_lines(console, account.lines())
             if save is not None:
                 size = save_model(trained.learner, save, stored)
@@ -177,7 +182,7 @@ class _Rounds:
     def __init__(self, checkpoint: Path | None) -> None:
         self._checkpoint, self._last = checkpoint, 0
 
-    def recording(self, watch: report.Watch) -> report.Watch:
+    def recording(self, watch: Watch) -> Watch:
         def both(news: Advance | Round) -> None:
             if isinstance(news, Round):
                 self._last = news.number
@@ -196,10 +201,103 @@ class _Rounds:
 
 def _showing(
     console: Console, parts: Sequence[MeasuredShard], task: str, as_json: bool
-) -> AbstractContextManager[report.Watch]:
+) -> AbstractContextManager[Watch]:
     headline = SUMMARIES[task]
     if console.is_terminal:
-        return report.bars(console, parts, headline)
+        return _bars(console, parts, headline)
     if as_json:
         return contextlib.nullcontext(lambda news: None)
-    return report.lines(console, headline)
+    return _lines(console, headline)
+
+
+@contextmanager
+def _lines(console: Console, headline: str) -> Iterator[Watch]:
+    """Print a line for every round."""
+    titles = "round", "pass", "shards", "events", METRICS[headline].title, "events/s", "bytes"
+    begun = False
+
+    def watch(news: Advance | Round) -> None:
+        nonlocal begun
+        if isinstance(news, Advance):
+            return
+        if not begun:
+            begun = True
+            console.print("".join(f"{title:>12}" for title in titles), highlight=False, soft_wrap=True)
+        numbers = [news.number or "scales", news.turn or "-", f"{news.shards:,}", f"{news.events:,}"]
+        text = "".join(f"{number:>12}" for number in numbers) + f"{_metric(news, headline):>12}"
+        text += f"{_speed(news.events, news.seconds):12,.0f}{news.bytes:12,}"
+        console.print(text, highlight=False, soft_wrap=True)
+
+    yield watch
+
+
+@contextmanager
+def _bars(console: Console, shards: Sequence[MeasuredShard], headline: str) -> Iterator[Watch]:
+    """Draw a bar for every shard and one line of the last round, in place."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, TextColumn("{task.fields[note]}"), console=console, transient=True) as drawing:
+        jobs = [drawing.add_task(_short(shard.name), total=1.0, note="") for shard in shards]
+        last = drawing.add_task("no round yet", total=None, note="")
+
+        def watch(news: Advance | Round) -> None:
+            if isinstance(news, Round):
+                text = f"round {news.number:,}: {METRICS[headline].title} {_metric(news, headline)}"
+                text = text if news.turn else "agreeing on scales"
+                drawing.update(last, description=text)
+                return
+            part = 1.0 if news.ended else shards[news.shard].done(news.position)
+            drawing.update(jobs[news.shard], completed=part, note=f"{news.events:,} events")
+
+        yield watch
+
+
+def _result(trained: Trained, shards: int) -> Fields:
+    """Return what ``--json`` prints."""
+    curve = trained.curve
+    return {
+        "learner": type(trained.learner).__name__,
+        "events": trained.events,
+        "rounds": len(curve),
+        "passes": curve[-1].turn if curve else 0,
+        "shards": shards,
+        "predicted": trained.tally.events,
+        **(trained.tally.values() if trained.tally.events else {}),
+        "last": curve[-1].tally.values() if trained.tally.events else {},
+        "seconds": round(trained.seconds, 6),
+        "events_per_second": round(_speed(trained.events, trained.seconds), 1),
+        "bytes_per_round": round(sum(entry.bytes for entry in curve) / max(len(curve), 1)),
+        "model_bytes": len(trained.learner.to_bytes()),
+        "curve": [entry.values() for entry in curve],
+    }
+
+
+def _summary(trained: Trained, shards: int, console: Console) -> None:
+    """Print the final table."""
+    record = _result(trained, shards)
+    table = Table(title=f"{record['events']:,} events", title_justify="left")
+    table.add_column("")
+    table.add_column(record["learner"], justify="right", overflow="fold")
+    for metric in METRICS.values():
+        if metric.name in record:
+            table.add_row(
+                f"{metric.title} of {record['predicted']:,} predicted", f"{record[metric.name]:.4g}"
+            )
+            table.add_row(f"{metric.title} of the last round", f"{record['last'][metric.name]:.4g}")
+    table.add_row("shards, rounds, passes", f"{shards:,}, {record['rounds']:,}, {record['passes']:,}")
+    table.add_row("seconds", f"{record['seconds']:,.1f}")
+    table.add_row("events/s (predict + learn + merge)", f"{record['events_per_second']:,.0f}")
+    table.add_row("bytes a round", f"{record['bytes_per_round']:,}")
+    table.add_row("bytes of the model", f"{record['model_bytes']:,}")
+    console.print(table)
+
+
+def _metric(entry: Round, headline: str) -> str:
+    return f"{entry.tally.values()[headline]:.4f}" if entry.tally.events else "-"
+
+
+def _speed(events: int, seconds: float) -> float:
+    return events / seconds if seconds else 0.0
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 40 else f"…{name[-39:]}"

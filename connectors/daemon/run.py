@@ -303,7 +303,7 @@ def start_session(
         # the checkpoint may hold what was inferred from a log
         learning.decode_by(source.decoder or settings.decoder())
         return Session(disk, Endpoints(source, sinks), telemetry, settings.checkpoints, policy)
-    from connectors.state.snapshots import open_topic_backend  # other daemons need no client of brokers
+    from connectors.state.topic import open_topic_backend  # other daemons need no client of brokers
 
     require_no_checkpoints(store)
     models = PartitionedLearning(settings, decoder, telemetry)

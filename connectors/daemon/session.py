@@ -1,9 +1,9 @@
 """A session: from a checkpoint to the next, poll, process, emit, checkpoint.
 
-A session starts from what its state backend (:mod:`connectors.state.backend`) and the group have
+A session starts from what its state backend (:mod:`connectors.state.checkpoint`) and the group have
 stored, and holds nothing that cannot be made again from them. Whatever interrupts it, a crash or a lost
 connection, the next one starts the same way, so there is one way to recover and it is used at every start.
-The operator (:mod:`connectors.contract.operator`) decides what is done with records.
+The operator (:mod:`connectors.contract.records`) decides what is done with records.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from connectors.contract.records import MOST, Assigned, Committed, Endpoints, Ra
 from connectors.contract.sections import Limits, StartPolicy
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings.tables import Checkpoints
-from connectors.state.backend import StateBackend
-from connectors.state.checkpoint import Progress, lag
+from connectors.state.checkpoint import Progress, StateBackend, lag
 from connectors.state.positions import (
     OffsetMetadata,
     encode_metadata,

@@ -30,7 +30,7 @@ from prometheus_client import (
 )
 
 from connectors.contract.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
-from connectors.contract.operator import CAUSES, Processed, Tally
+from connectors.contract.records import CAUSES, Processed, Tally
 from connectors.operators.field_watch import FieldWatch
 from connectors.operators.outputs import Outcome
 from streamk import __version__

@@ -35,7 +35,7 @@ from connectors.kafka.client import (
     require_topics,
     topic_configs,
 )
-from connectors.kafka.producer import LONGEST, Headers
+from connectors.kafka.producer import LONGEST, Headers, Message
 
 CHUNK = 900_000  # bytes; a message of a million is what a topic takes by default
 _LEVEL = 3
@@ -47,15 +47,6 @@ _ROOM = 50_000  # bytes of a message next to the chunk
 _MS = int(PATIENCE * 1000)
 About = Mapping[str, object]
 _COUNT, _SUM, _ABOUT = "streamk-chunks", "streamk-sha256", "streamk-about"
-
-
-class Message(NamedTuple):
-    """A message to write; without a partition, the key says which."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    partition: int | None
 
 
 class Value(NamedTuple):

@@ -22,13 +22,13 @@ from connectors.contract.records import (
 from connectors.contract.sections import SinkSection, SourceSection
 from connectors.kafka.client import explained, options, require_topics
 from connectors.kafka.confluent_producer import load_library
+from connectors.kafka.dead_letters import dead_letters, retry
 from connectors.kafka.group import Group, GroupPositions, committed_positions
 from connectors.kafka.permissions import permissions, require_permissions
-from connectors.kafka.retrying import dead_letters, retry
 from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
 from connectors.kafka.sink import TopicSink, emit_from
 from connectors.kafka.source import TopicSource
-from connectors.kafka.topic_range import TopicLog, TopicRange
+from connectors.kafka.topic_range import TopicLog, TopicRange, topic_shards
 from connectors.settings.connector import Connector, MeasuredShard
 from connectors.settings.tables import Settings
 
@@ -108,8 +108,6 @@ class KafkaConnector(Connector):
 
     def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[MeasuredShard]:
         """Return the partitions of the topic."""
-        from connectors.kafka.shards import topic_shards  # a daemon does not train
-
         return topic_shards(settings, start, end)
 
     def dead_letters(self, section: SinkSection, settings: Settings) -> Iterator[DeadLetter]:

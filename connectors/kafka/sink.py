@@ -16,13 +16,13 @@ from kafka import errors as kafka_errors
 from connectors.contract.errors import SINK, USAGE, Failure, Interruption
 from connectors.contract.records import DEAD_LETTERS, Committed, Output, Raw, Sink, Source
 from connectors.kafka.client import READING, explained, member_name, options, require_topics
-from connectors.kafka.compacted import Message
 from connectors.kafka.dead_letters import letter, topic_limits
 from connectors.kafka.group import Group
 from connectors.kafka.producer import (
     LONGEST,
     Headers,
     Member,
+    Message,
     Offsets,
     Producer,
     StandardProducer,
@@ -32,7 +32,6 @@ from connectors.kafka.sections import Kafka
 from connectors.kafka.source import TopicSource
 
 _SOON = 3000  # milliseconds
-_FENCED = (kafka_errors.ProducerFencedError, kafka_errors.InvalidProducerEpochError)
 
 
 def place_of_log(topics: Iterable[str]) -> TopicPartition:
@@ -231,55 +230,3 @@ def emit_from(kafka: Kafka, topics: Sequence[str], model: str, position: int) ->
         moved = {place_of_log(topics): OffsetAndMetadata(position, "", -1)}
         for why in Group(options(kafka), member_name(model)).move(moved).values():
             raise Failure(USAGE, f"predictions: their position was not set ({why})")
-
-
-class TransactionalWriter:
-    """Transactions of a command: messages, and perhaps the positions of a group without members.
-
-    Parameters
-    ----------
-    kafka
-        Settings.
-    name
-        The identity in transactions.
-    what
-        What is written, for messages.
-    """
-
-    def __init__(self, kafka: Kafka, name: str, what: str) -> None:
-        self._what = what
-        with explained(what):
-            client_options = options(kafka)
-            self._transactions = Transactions(lambda: StandardProducer(client_options, name))
-
-    def write(
-        self, topic: str, messages: Sequence[Message], offsets: Offsets | None = None, group: str = ""
-    ) -> None:
-        """Write messages and positions, all or none.
-
-        Raises
-        ------
-        Failure
-            If another process of this name has started.
-        """
-        producer = self._transactions.producer
-        with explained(self._what):
-            try:
-                self._transactions.begin()
-                for key, value, headers, partition in messages:
-                    producer.send(topic, value, key, headers, partition)
-                self._transactions.commit(offsets or {}, group)
-            except BaseException as error:
-                self._transactions.abort()
-                if isinstance(error, _FENCED):
-                    raise Failure(SINK, f"{self._what}: another process has started to write it") from None
-                if isinstance(error, kafka_errors.KafkaError) and producer.too_large():
-                    raise Failure(
-                        SINK,
-                        f"{self._what}: a message is larger than its topic takes (its max.message.bytes)",
-                    ) from None
-                raise
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._transactions.close()

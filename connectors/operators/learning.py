@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.contract.errors import REFUSED_EVENTS, Failure
-from connectors.contract.operator import BY_LEARNER, BY_LIMITS, NO_INPUT, UNDECODABLE, Processed, Tally
-from connectors.contract.records import Raw
+from connectors.contract.records import BY_LEARNER, BY_LIMITS, NO_INPUT, UNDECODABLE, Processed, Raw, Tally
 from connectors.contract.sections import Limits
 from connectors.events.decoding import Decoder, Event
 from connectors.events.learners import Model, labels_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from connectors.contract.errors import REFUSED_EVENTS, Failure
-from connectors.contract.operator import NO_INPUT
+from connectors.contract.records import NO_INPUT
 from connectors.contract.sections import Limits
 from connectors.events.decoding import WITHOUT_INPUT, Event, EventFormat
 from connectors.events.learners import labels_of
@@ -218,7 +218,7 @@ class RefusalLimit:
         ------
         Failure
             If there are too many: the name of the target is wrong. Once it is right, a daemon reads these
-            events again (:mod:`connectors.state.backend`).
+            events again (:mod:`connectors.state.checkpoint`).
         """
         most = self.limits.without_target
         self._unlabelled = 0 if learned or self._labelled else self._unlabelled + unlabelled

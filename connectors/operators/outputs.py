@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     event: Event | None
     prediction: Prediction | None
     reason: str
-    cause: str = ""  # one of connectors.contract.operator.CAUSES
+    cause: str = ""  # one of connectors.contract.records.CAUSES
 
 
 def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool, top: int = TOP) -> list[Output]:

@@ -10,13 +10,12 @@ from typing import NamedTuple, TypedDict
 from connectors.contract.errors import CHECKPOINT, POSITION, USAGE, Failure
 from connectors.kafka.client import describe, options
 from connectors.kafka.compacted import CompactedTopic, cut
+from connectors.kafka.producer import TransactionalWriter
 from connectors.kafka.sections import TopicSourceSection
-from connectors.kafka.sink import TransactionalWriter
 from connectors.publish.fetching import PARTITION, Place, Version, goes_back, published, read, write
 from connectors.settings.tables import Settings
 from connectors.state.checkpoint import Checkpoint, restored
-from connectors.state.snapshots import SnapshotReader
-from connectors.state.topic import other_owner
+from connectors.state.topic import SnapshotReader, other_owner
 from streamk import model_file
 from streamk.distributed.merging import Merging
 from streamk.learners.learner import Learner

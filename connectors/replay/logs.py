@@ -15,8 +15,7 @@ from connectors.events.model_files import LearnedFields
 from connectors.files.log import ReplayLog
 from connectors.formats.open_file import is_pipe
 from connectors.kafka.sections import Kafka
-from connectors.replay.keyed import KeyedLog
-from connectors.replay.labels import ByLabels, Joined
+from connectors.replay.labels import ByLabels, Joined, KeyedLog
 from connectors.settings.connector import connector_of
 from connectors.settings.file import load
 from connectors.settings.tables import LearnerSection

@@ -1,15 +1,22 @@
-"""The state of a running replay: its contest, the lines printed so far, and its checkpoint."""
+"""The state of a running replay: its contest, the lines printed so far, and its checkpoint.
+
+A checkpoint holds the identity of its replay: options, and fingerprints of files.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.events.target_runs import TargetRuns
+from connectors.contract.records import Log
+from connectors.events.targets import TargetRuns
+from connectors.formats.open_file import HEAD, is_pipe
 from streamk.arrays import Json
 from streamk.evaluation import Contest, Results
 from streamk.evaluation.label_delay import LabelDelay
@@ -184,3 +191,39 @@ class ReplayCheckpoint:
         beside.replace(self._path)
         self._written = time.monotonic()
         self._pause = max(_SECONDS, (self._written - began) / _SHARE)
+
+
+def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: object) -> Json:
+    """Return values that must be unchanged for a replay to resume from its checkpoint.
+
+    Each file, including labels and settings, is identified by its size and a hash of its first 64 KiB.
+
+    Parameters
+    ----------
+    files, log
+        The arguments of the command, and the log that they name.
+    labels
+        The label log, if there is one.
+    options
+        All other options that the results depend on.
+
+    Raises
+    ------
+    ValueError
+        If a log is a pipe, which cannot be read again.
+    """
+    identity = {"log": list(files), "bytes": log.size, "target": log.target, "labels": labels, **options}
+    for path in dict.fromkeys([*files, *log.paths, *([labels] if labels else [])]):
+        if path == "-" or Path(path).exists():  # else it is a topic, or a pattern
+            if is_pipe(path):
+                raise ValueError(
+                    f"--checkpoint: {path} is a pipe, which cannot be read again; write it to a file first"
+                )
+            identity[path] = _begins(path)
+    return identity
+
+
+def _begins(path: str) -> str:
+    with Path(path).open("rb") as file:
+        digest = hashlib.sha256(file.read(HEAD)).hexdigest()
+    return f"a file of {Path(path).stat().st_size:,} bytes that begins with the SHA-256 {digest[:16]}"

@@ -1,19 +1,26 @@
-"""A checkpoint: an operator's state and the positions up to which it has learned, in one file.
+"""Checkpoints, and the protocol of the backends that store them.
 
-It is a model file (:mod:`streamk.model_file`) whose tensors are the operator's parts, as bytes, and whose
-header also holds the positions: what was learned and up to where can never disagree. ``streamk.load`` opens
-the part that is named ``model``.
+A checkpoint is an operator's state and the positions up to which it has learned, in one file. It is a model
+file (:mod:`streamk.model_file`) whose tensors are the operator's parts, as bytes, and whose header also holds
+the positions: what was learned and up to where can never disagree. ``streamk.load`` opens the part that is
+named ``model``.
+
+A session has four requests to a backend: restore the stored state, report the position of a partition, store
+the present state, and release a partition. :mod:`connectors.state.disk` stores one checkpoint of everything,
+:mod:`connectors.state.topic` a snapshot of every partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import NamedTuple, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
+from connectors.contract.records import Assigned, Committed, Processor
+from connectors.contract.sections import StartPolicy
 from streamk import model_file
 from streamk.arrays import Arrays
 from streamk.learners.learner import Learner
@@ -23,6 +30,7 @@ SUFFIX = ".checkpoint"
 REFUSED = "refused in a row"  # the part from which a restart counts on
 _VERSION = 2
 L = TypeVar("L", bound=Learner)
+REMEDY = "put the settings back, or give them a checkpoints.directory and a source.group of their own"
 
 
 @dataclass
@@ -190,3 +198,64 @@ def restored(parts: Mapping[str, bytes], wanted: L) -> L:
         differ = (f"with {key}={have[key]!r}, and the settings ask for {want[key]!r}" for key in keys)
         raise ValueError(f"holds a learner {'; '.join(differ)}")
     return learner
+
+
+class Committable(Protocol):
+    """Returns what to commit."""
+
+    def __call__(self, durable: Collection[str] = ()) -> dict[str, Committed]:
+        """Return positions and metadata; for ``durable`` partitions, all that was read counts as stored."""
+
+
+class Saved(NamedTuple):
+    """How many bytes were written, and whether the positions were committed."""
+
+    size: int
+    committed: bool
+
+
+class StateBackend(Protocol):
+    """Stores the state of an operator.
+
+    Attributes
+    ----------
+    operator
+        Processes records.
+    owner
+        The name of the model in offset metadata (:mod:`connectors.state.positions`).
+    progress
+        How far partitions have been read; the session counts here.
+    has_state
+        Whether anything was stored when the session started.
+    untried
+        Whether it is not known yet that anything can be stored here.
+    """
+
+    owner: str
+    progress: dict[str, Progress]
+    has_state: bool
+    untried: bool
+
+    @property
+    def operator(self) -> Processor:
+        """The operator whose state this is."""
+
+    def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
+        """Set ``progress`` to where a partition was read up to, and restore its state.
+
+        False means that this cannot be known yet: ask again at the next poll.
+
+        Raises
+        ------
+        Failure
+            If the state of what the group has read is not here.
+        """
+
+    def save(self, committable: Committable) -> Saved:
+        """Make outputs visible, store the state, and commit the positions."""
+
+    def release(self, partitions: Sequence[str]) -> None:
+        """Release partitions that other processes get."""
+
+    def close(self) -> None:
+        """Close the connections."""

@@ -16,11 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from connectors.contract.errors import CHECKPOINT, Failure
-from connectors.contract.operator import Operator
-from connectors.contract.records import Assigned, Sink, Source
+from connectors.contract.records import Assigned, Operator, Sink, Source
 from connectors.contract.sections import StartPolicy
-from connectors.state.backend import REMEDY, Committable, Saved
-from connectors.state.checkpoint import SUFFIX, Checkpoint
+from connectors.state.checkpoint import REMEDY, SUFFIX, Checkpoint, Committable, Saved
 from connectors.state.positions import (
     exceeds_commit,
     require_read_before,

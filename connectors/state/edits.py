@@ -18,15 +18,14 @@ from connectors.events.values import label_name
 from connectors.files.sink import forget_partitions
 from connectors.kafka.client import member_name
 from connectors.kafka.group import GroupPositions
+from connectors.kafka.producer import TransactionalWriter
 from connectors.kafka.sections import TopicSourceSection
-from connectors.kafka.sink import TransactionalWriter
 from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import Settings
 from connectors.state.checkpoint import REFUSED, Adoption, Checkpoint, Progress, restored
 from connectors.state.disk import CheckpointStore
 from connectors.state.positions import Owner, encode_metadata, metadata_of
-from connectors.state.snapshots import KEY, SnapshotReader, snapshot_messages
-from connectors.state.topic import owner_of
+from connectors.state.topic import KEY, SnapshotReader, owner_of, snapshot_messages
 from connectors.state.training import Change, changes, digest_of, training_of
 from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL

@@ -1,8 +1,12 @@
-"""A snapshot of every partition, in a compacted topic.
+"""Snapshots of partitions in a compacted topic, each written in the transaction of its position.
 
-A snapshot is written in the transaction that commits its position, so there are both or neither, and a
-process that has lost the partition can commit neither. The next owner of the partition reads the newest
-snapshot: model and position move together, and the owner in the metadata is the topic of snapshots.
+A snapshot is a checkpoint of one partition (:mod:`connectors.state.checkpoint`), in chunks. The snapshots of
+partition 7 are in partition 7 of their topic, or 7 modulo as many as it has; so an open transaction
+delays only the readers of the same partitions.
+
+Snapshot and position are there both or neither, and a process that has lost the partition can commit
+neither. The next owner of the partition reads the newest snapshot: model and position move together, and the
+owner in the metadata is the topic of snapshots.
 
 A committed snapshot may not be visible yet. The group reports a commit only when no transaction over it is
 open, and the metadata of the commit holds the offset up to which the snapshot of that transaction goes. That
@@ -18,18 +22,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from connectors.contract.errors import CHECKPOINT, Failure, Interruption
-from connectors.contract.operator import PartitionedOperator
-from connectors.contract.records import Assigned, Sink
+from connectors.contract.records import SNAPSHOTS, Assigned, PartitionedOperator, Sink
 from connectors.contract.sections import StartPolicy
-from connectors.kafka.sections import TopicSourceSection
-from connectors.state.backend import REMEDY, Committable, Saved
-from connectors.state.checkpoint import Adoption, Checkpoint, Progress
+from connectors.kafka.client import options, partition_number
+from connectors.kafka.compacted import CompactedTopic, cut
+from connectors.kafka.producer import Message
+from connectors.kafka.sections import Kafka, TopicSourceSection
+from connectors.kafka.sink import TopicSink
+from connectors.settings.tables import Settings
+from connectors.state.checkpoint import REMEDY, Adoption, Checkpoint, Committable, Progress, Saved
 from connectors.state.positions import (
     OffsetMetadata,
     exceeds_commit,
@@ -39,32 +46,111 @@ from connectors.state.positions import (
 )
 from connectors.state.training import Training, begins_again, require_same_training
 
+KEY = "snapshots.topic"
 log = logging.getLogger(__name__)
 _LONGEST = 150.0  # seconds that a transaction may hold up a partition: more than it takes to time out
 
 
-class Snapshots(Protocol):
-    """Reads and writes snapshots."""
+def snapshot_messages(
+    partition: str, snapshot: Checkpoint, partition_count: int, before: int
+) -> list[Message]:
+    """Return the messages of a snapshot, for a topic of so many partitions."""
+    progress = snapshot.partitions[partition]
+    about = {
+        "position": progress.position,
+        "identity": progress.identity,
+        "learned": progress.learned,
+        "written": snapshot.written,
+    }
+    return cut(partition, snapshot.pack(), about, partition_number(partition) % partition_count, before)
 
-    topic: str
+
+class SnapshotReader:
+    """Reads snapshots.
+
+    Parameters
+    ----------
+    topic, kafka
+        Settings.
+    """
+
+    def __init__(self, topic: str, kafka: Kafka) -> None:
+        self.topic = topic
+        self._topic = CompactedTopic(topic, KEY, options(kafka))
+        self.chunks: dict[str, int] = {}  # of the newest snapshot, by partition
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic of snapshots has."""
+        return self._topic.partitions
 
     def newest(self, partition: str) -> tuple[Checkpoint | None, int]:
-        """Return the newest snapshot that can be seen, and the offset up to which everything can."""
+        """Return the newest snapshot that can be seen, and the offset up to which everything can.
+
+        Raises
+        ------
+        Failure
+            If another version of streamk wrote it.
+        """
+        newest = self._topic.newest([partition], partition_number(partition) % self.partition_count)
+        value = newest.values.get(partition)
+        self.chunks[partition] = 0 if value is None else value.chunks
+        if value is None:
+            return None, newest.stable
+        try:
+            return Checkpoint.unpack(value.body, f"the snapshot of {partition}"), newest.stable
+        except ValueError as error:
+            raise Failure(CHECKPOINT, str(error)) from None
+
+    def all(self, partitions: Sequence[str]) -> dict[str, Checkpoint]:
+        """Return the newest snapshots of these partitions, as far as they have any."""
+        snapshots = {name: self.newest(name)[0] for name in partitions}
+        return {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
+
+    def settled(self, partitions: Sequence[str]) -> dict[str, Checkpoint]:
+        """Return the newest snapshots, what transactions may still hide waited for."""
+        for name in partitions:
+            self._topic.settled([name], partition_number(name) % self.partition_count)
+        return self.all(partitions)
 
     def stable(self, partition: str) -> int:
         """Return the offset up to which everything can be seen now."""
+        return self._topic.stable(partition_number(partition) % self.partition_count)
 
     def end(self, partition: str) -> int:
         """Return the offset after the last message there is, seen or not."""
+        return self._topic.end(partition_number(partition) % self.partition_count)
 
     def empty(self) -> bool:
         """Return whether there is no snapshot of anything."""
-
-    def write(self, partition: str, snapshot: Checkpoint) -> int:
-        """Take a snapshot into the transaction of the sink; return its size in bytes."""
+        return self._topic.empty()
 
     def close(self) -> None:
         """Close the connections."""
+        self._topic.close()
+
+
+class TopicSnapshots(SnapshotReader):
+    """Reads snapshots, and writes them in the transactions of a sink.
+
+    Parameters
+    ----------
+    topic, kafka
+        Settings.
+    sink
+        Where predictions go, if they go anywhere.
+    """
+
+    def __init__(self, topic: str, kafka: Kafka, sink: TopicSink) -> None:
+        super().__init__(topic, kafka)
+        self._sink = sink
+
+    def write(self, partition: str, snapshot: Checkpoint) -> int:
+        """Take a snapshot into the transaction; return its size in bytes."""
+        messages = snapshot_messages(partition, snapshot, self.partition_count, self.chunks.get(partition, 0))
+        self._sink.write_messages(SNAPSHOTS, messages)
+        self.chunks[partition] = sum(message.value is not None for message in messages)
+        return sum(len(message.value or b"") for message in messages)
 
 
 def owner_of(topic: str) -> str:
@@ -116,7 +202,7 @@ class TopicBackend:
     def __init__(
         self,
         operator: PartitionedOperator,
-        snapshots: Snapshots,
+        snapshots: TopicSnapshots,
         sink: Sink,
         source: TopicSourceSection,
         clock: Callable[[], float] = time.monotonic,
@@ -253,3 +339,18 @@ class TopicBackend:
     def close(self) -> None:
         """Close the connections."""
         self._snapshots.close()
+
+
+def open_topic_backend(
+    operator: PartitionedOperator,
+    settings: Settings,
+    sinks: Iterable[Sink],
+    training: Training,
+) -> TopicBackend:
+    """Return the backend that writes the snapshots of an operator in the transactions of its sink."""
+    if settings.snapshots is None:
+        raise ValueError("the settings have no [snapshots]")
+    sink = next(each for each in sinks if isinstance(each, TopicSink))
+    snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sink)
+    source = TopicSourceSection.of(settings.source)
+    return TopicBackend(operator, snapshots, sink, source, training=training)

@@ -19,8 +19,8 @@ from connectors.events.decoding import EventFormat
 from connectors.events.targets import LOOK, decide_task
 from connectors.files.log import ReplayLog
 from connectors.files.source import FileSource
-from connectors.replay.keyed import KeyedLog
-from connectors.train.shards import shards_of
+from connectors.replay.labels import KeyedLog
+from connectors.shards import shards_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 REAL = {

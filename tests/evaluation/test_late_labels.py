@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from connectors.replay.baselines import LinearClasses, LinearNumbers
+from connectors.replay.contenders import LinearClasses, LinearNumbers
 from streamk.evaluation import Contest, LearnerAdapter, ModelAdapter, Table, replay
 from streamk.evaluation.contest import RefusedError
 from streamk.evaluation.label_delay import delay_of

@@ -12,7 +12,7 @@ from kafka.admin import NewTopic
 import streamk
 from connectors.kafka.sections import Kafka
 from connectors.publish.fetching import fetch
-from connectors.state.snapshots import SnapshotReader
+from connectors.state.topic import SnapshotReader
 from streamk.distributed.merging import Tree
 from streamk.learners.loading import loads
 from tests.processes import run as command

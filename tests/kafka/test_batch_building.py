@@ -11,9 +11,8 @@ from kafka.partitioner.default import murmur2
 from kafka.producer.record_accumulator import RecordAccumulator
 from kafka.record import MemoryRecords
 
-from connectors.kafka import batch_building as room
-from connectors.kafka.batch_building import append, parts
-from connectors.kafka.producer import StandardProducer
+from connectors.kafka import producer as room
+from connectors.kafka.producer import StandardProducer, append, parts
 
 PLACE = TopicPartition("t", 2)
 NOW = 1_763_800_000.25

@@ -16,8 +16,7 @@ import streamk
 from connectors.contract.errors import POSITION, Failure
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic, cut
-from connectors.kafka.producer import StandardProducer
-from connectors.kafka.sink import TransactionalWriter
+from connectors.kafka.producer import StandardProducer, TransactionalWriter
 from connectors.publish.fetching import fetch
 from connectors.publish.run import publish, target_of
 from connectors.settings.file import load

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import streamk
 from connectors.cli import app
-from connectors.kafka.shards import topic_shards
+from connectors.kafka.topic_range import topic_shards
 from connectors.settings.file import load
 from streamk.distributed import Rows, learn
 

@@ -1,34 +1,227 @@
-"""Charts: curves over events, and reliability diagrams of confidence and accuracy."""
+"""Charts of the page: curves over events, reliability diagrams, bars and histograms of latencies.
+
+A picture has the width of its container and a fixed height, so that its text has the same size on a
+telephone: horizontal lengths are shares of the width, vertical lengths are pixels. A curve of many windows is
+drawn as few points, as many as a screen can show, with the range of the windows.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from connectors.replay.page.axes import (
-    band,
-    colour,
-    grid,
-    mark,
-    numbers,
-    path,
-    picture,
-    rule,
-    shape,
-    spread,
-    stretched,
-    text,
-)
-from connectors.replay.page.thinning import Thinned, diverged, last_of, reach, thin
-from connectors.replay.page.words import count, decimal, escape, short
+from connectors.replay.page.words import compact, count, decimal, duration, escape, short
 from streamk.arrays import Array
 
+COLOURS = 6  # of the style sheet; shapes go round with another period, so that pairs repeat late
+_SHAPES = (
+    "M-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0z",
+    "M-3.2,-3.2h6.4v6.4h-6.4z",
+    "M0,-4.4L4.3,3.4H-4.3z",
+    "M0,-4.8L4.8,0L0,4.8L-4.8,0z",
+    "M0,4.4L4.3,-3.4H-4.3z",
+    "M-1.4,-4.4h2.8v3h3v2.8h-3v3h-2.8v-3h-3v-2.8h3z",
+    "M-4,-1.5h8v3h-8z",
+)
+MOST = 320  # points of a line; more are closer together than a screen shows
+_PROPORTION = 50  # of a curve to the lowest one: beyond, it is not what the picture is drawn for
 _HEIGHT, _TOP, _BOTTOM = 300, 12, 264  # of the curves, in pixels
 _MARKS = 5  # along a line, to distinguish it from others without its colour
 _MOST_ALARMS = 200  # drawn of a contender; more would be one bar
 _MOST_CLIPPED = 24  # arrows of a contender along an edge
+_ROW, _THICK = 21, 7  # pixels: of a line of text, of a bar
+_STRIP = 74  # of a histogram with its text and margin
+_BINS = 60
+
+
+def picture(key: str, title: str, description: str, body: str, height: float, kind: str = "") -> str:
+    """Return a picture with a name and a description for those who do not see it."""
+    return (
+        f'<svg class="plot {kind}" role="img" aria-labelledby="{key}-t" aria-describedby="{key}-d" '
+        f'width="100%" height="{height:g}"><title id="{key}-t">{escape(title)}</title>'
+        f'<desc id="{key}-d">{escape(description)}</desc>{body}</svg>'
+    )
+
+
+def colour(place: int) -> str:
+    """Return the class that colours what belongs to the contender at a place."""
+    return f"c{place % COLOURS}"
+
+
+def shape(place: int) -> str:
+    """Return the path of a contender's mark, around the origin."""
+    return _SHAPES[place % len(_SHAPES)]
+
+
+def mark(place: int, x: float, y: float, scale: float = 1.0, dx: float = 0, kind: str = "") -> str:
+    """Return a contender's mark at a share of the width and a pixel of the height, moved by ``dx`` pixels."""
+    moved = "".join(
+        ([f"translate({dx:g},0)"] if dx else []) + ([f"scale({scale:.2f})"] if scale != 1 else [])
+    )
+    return (
+        f'<svg class="at {kind}" x="{100 * x:.2f}%" y="{y:.1f}" overflow="visible">'
+        f'<path class="mark {colour(place)}" d="{shape(place)}"'
+        + (f' transform="{moved}"' if moved else "")
+        + "/></svg>"
+    )
+
+
+def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Return round numbers from low to high, about as many as wanted.
+
+    Examples
+    --------
+    >>> ticks(0.0, 45_312.0)
+    [0.0, 10000.0, 20000.0, 30000.0, 40000.0]
+    """
+    rough = (high - low) / max(1, wanted)
+    if not rough > 0 or not math.isfinite(rough):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1, 2, 2.5, 5, 10) if power * k >= rough * 0.8)
+    first = math.ceil(low / step - 1e-9)
+    return [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def text(x: float, y: float, words: str, kind: str, dx: float = 0) -> str:
+    """Return a text at a share of the width and a pixel of the height."""
+    shift = f' dx="{dx:g}"' if dx else ""
+    return f'<text class="{kind}" x="{100 * x:.2f}%" y="{y:.1f}"{shift}>{escape(words)}</text>'
+
+
+def rule(x: tuple[float, float], y: tuple[float, float], kind: str) -> str:
+    """Return a straight line between two shares of the width and two pixels of the height."""
+    across = f'x1="{100 * x[0]:.2f}%" x2="{100 * x[1]:.2f}%"'
+    return f'<line class="{kind}" {across} y1="{y[0]:.1f}" y2="{y[1]:.1f}"/>'
+
+
+def grid(down: list[tuple[float, str]], across: list[tuple[float, str]], top: float, bottom: float) -> str:
+    """Return lines across with numbers at the left, and numbers beneath, at these places."""
+    lines = [rule((0, 1), (y, y), "grid") + text(0, y + 4, words, "tick right", -8) for y, words in down]
+    lines.append(rule((0, 1), (bottom, bottom), "axis"))
+    for x, words in across:
+        lines.append(rule((x, x), (bottom, bottom + 5), "axis") + text(x, bottom + 19, words, "tick middle"))
+    return "".join(lines)
+
+
+def numbers(
+    low: float, high: float, place: Callable[[float], float], wanted: int = 5
+) -> list[tuple[float, str]]:
+    """Return round numbers of a range, each with its place on the axis."""
+    return [(place(value), compact(value)) for value in ticks(low, high, wanted)]
+
+
+def path(x: Array, y: Array) -> str:
+    """Return the way through points, of shares of a thousand and pixels, with a gap at what is not known."""
+    parts: list[str] = []
+    broken = True
+    for left, down in zip(x, y, strict=True):
+        if math.isnan(down):
+            broken = True
+            continue
+        # a single point is drawn as a dot, by a line of no length with round ends
+        parts.append(f"{'M' if broken else 'L'}{1000 * left:.1f},{down:.1f}" + ("h0" if broken else ""))
+        broken = False
+    return "".join(parts)
+
+
+def band(x: Array, low: Array, high: Array) -> str:
+    """Return the area between two lines, in pieces where they are not known."""
+    parts: list[str] = []
+    known = np.isfinite(low) & np.isfinite(high)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], known, [False])).astype(int)))
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        way = [f"{1000 * x[k]:.1f},{high[k]:.1f}" for k in range(begin, end)]
+        back = [f"{1000 * x[k]:.1f},{low[k]:.1f}" for k in range(end - 1, begin - 1, -1)]
+        parts.append("M" + "L".join(way + back) + "z")
+    return "".join(parts)
+
+
+def stretched(height: float, body: str) -> str:
+    """Return paths in thousandths of the width, as wide as the picture, cut at its edges."""
+    return (
+        f'<svg viewBox="0 0 1000 {height:g}" width="100%" height="{height:g}" '
+        f'preserveAspectRatio="none">{body}</svg>'
+    )
+
+
+def spread(wanted: list[float], gap: float, low: float, high: float) -> list[float]:
+    """Return places near the wanted ones, in their order, at distances of at least ``gap``, within bounds."""
+    order = sorted(range(len(wanted)), key=lambda k: wanted[k])
+    gap = min(gap, (high - low) / max(1, len(wanted) - 1))
+    places = [0.0] * len(wanted)
+    last = low - gap
+    for k in order:
+        last = places[k] = max(wanted[k], last + gap)
+    last = high + gap
+    for k in reversed(order):
+        last = places[k] = min(places[k], last - gap)
+    return places
+
+
+class Thinned(NamedTuple):
+    """A line of few points; ``low`` and ``high`` are the extremes of the windows behind each point."""
+
+    x: Array
+    y: Array
+    low: Array
+    high: Array
+    windows: int
+
+
+def thin(x: Array, y: Array, most: int = MOST) -> Thinned:
+    """Return the means of groups of successive windows, with the lowest and the highest of each group.
+
+    A curve that is short enough is returned unchanged. A group is a gap only if all of its windows are
+    unknown.
+    """
+    y = np.where(np.isfinite(y), y, np.nan)
+    if len(x) <= most:
+        return Thinned(x, y, y, y, 1)
+    windows = -(-len(x) // most)
+    groups = [slice(k, k + windows) for k in range(0, len(x), windows)]
+    means, lows, highs = (np.full(len(groups), np.nan) for _ in range(3))
+    for k, group in enumerate(groups):
+        known = y[group][~np.isnan(y[group])]
+        if len(known):
+            means[k], lows[k], highs[k] = known.mean(), known.min(), known.max()
+    return Thinned(np.array([x[group].mean() for group in groups]), means, lows, highs, windows)
+
+
+def last_of(x: Array, y: Array, most: int = MOST) -> tuple[Array, Array]:
+    """Return every so many-th point and the last: enough for a curve that is smooth."""
+    y = np.where(np.isfinite(y), y, np.nan)
+    step = max(1, -(-len(x) // most))
+    kept = np.unique(np.append(np.arange(0, len(x), step), len(x) - 1)) if len(x) else np.arange(0)
+    return x[kept], y[kept]
+
+
+def diverged(curves: Sequence[Array]) -> set[int]:
+    """Return which curves are out of all proportion to the others: typical values over 50 times the least."""
+    sizes = [np.abs(curve[np.isfinite(curve)]) for curve in curves]
+    typical = [float(np.median(size)) if len(size) else math.inf for size in sizes]
+    least = min(typical, default=0.0)
+    return {k for k, value in enumerate(typical) if value > _PROPORTION * least > 0.0}
+
+
+def reach(values: Array) -> tuple[float, float]:
+    """Return the range to draw, so that a few wild windows do not flatten all the others."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return 0.0, 1.0
+    low, high = float(known.min()), float(known.max())
+    inner_low, inner_high = (float(q) for q in np.quantile(known, [0.02, 0.98]))
+    inner = inner_high - inner_low
+    if inner > 0 and high - low > 5 * inner:
+        low, high = max(low, inner_low - inner), min(high, inner_high + inner)
+    if high == low:
+        room = abs(high) * 0.05 or 0.5
+        return low - room, high + room
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -266,3 +459,98 @@ def reliability_diagram(key: str, title: str, contenders: Sequence[Reliability])
         + "".join(marks)
     )
     return picture(key, title, f"{title}. " + " ".join(sentences), body, height, "square")
+
+
+class BarRow(NamedTuple):
+    """A named value or several, each with a bar; ``note`` is what is written for them."""
+
+    label: str
+    values: Sequence[float]
+    note: str
+    place: int = 0
+
+
+def bar_chart(key: str, title: str, bars: Sequence[BarRow]) -> str:
+    """Draw horizontal bars from zero, each beneath its label; of several values the later ones are paler."""
+    known = [value for bar in bars for value in bar.values if math.isfinite(value)]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    reach = (high - low) or 1.0
+    zero = abs(low) / reach
+    parts, y = [], 0.0
+    for bar in bars:
+        parts.append(
+            text(0, y + 14, short(bar.label, 26), "label") + text(1, y + 14, bar.note, "value right")
+        )
+        y += _ROW
+        for k, value in enumerate(bar.values):
+            if math.isfinite(value):
+                left, right = sorted((zero, zero + value / reach))
+                pale = " pale" if k else ""
+                parts.append(
+                    f'<rect class="bar {colour(bar.place)}{pale}" x="{100 * left:.2f}%" y="{y:.1f}" '
+                    f'width="{max(100 * (right - left), 0.2):.2f}%" height="{_THICK}" rx="1"/>'
+                )
+            y += _THICK + 2
+        if low < 0:
+            parts.append(rule((zero, zero), (y - len(bar.values) * (_THICK + 2) - 3, y + 1), "axis"))
+        y += 9
+    said = "; ".join(f"{bar.label} {bar.note}" for bar in bars)
+    return picture(key, title, f"{title}: {said}.", "".join(parts), max(y, 1), "bars")
+
+
+class LatencyBars(NamedTuple):
+    """A contender's latencies per event, in microseconds."""
+
+    name: str
+    place: int
+    microseconds: Array
+
+
+def histogram(key: str, title: str, contenders: Sequence[LatencyBars]) -> str:
+    """Draw how latencies are spread, contenders beneath each other, over powers of ten."""
+    kept = [(c, c.microseconds[np.isfinite(c.microseconds) & (c.microseconds > 0)]) for c in contenders]
+    known = np.concatenate([sample for _, sample in kept if len(sample)] or [np.ones(1)])
+    low, high = math.log10(float(known.min())), math.log10(float(known.max()))
+    # a few pauses of the machine would otherwise take most of the width
+    high = (
+        min(high, max(math.log10(float(np.quantile(s, 0.999))) for _, s in kept if len(s)) + 0.1)
+        if kept
+        else high
+    )
+    low, high = (low - 0.05, high + 0.05) if high - low < 0.1 else (low, high)
+    edges = np.linspace(low, high, _BINS + 1)
+    parts, said = [], []
+    for k, (c, sample) in enumerate(kept):
+        top, floor = k * _STRIP, (k + 1) * _STRIP - 10
+        parts.append(text(0, top + 12, short(c.name, 22), "label") + rule((0, 1), (floor, floor), "axis"))
+        if not len(sample):
+            continue
+        counts = np.histogram(np.clip(np.log10(sample), low, high), edges)[0]
+        for b in np.flatnonzero(counts):
+            tall = max(1.0, (floor - top - 20) * counts[b] / counts.max())
+            parts.append(
+                f'<rect class="bar {colour(c.place)}" x="{100 * b / _BINS:.2f}%" y="{floor - tall:.1f}" '
+                f'width="{100 / _BINS - 0.25:.2f}%" height="{tall:.1f}"/>'
+            )
+        half, most, rare = (float(q) for q in np.quantile(sample, [0.5, 0.99, 0.999]))
+        for value, kind in ((half, "middle-of"), (most, "tail-of")):
+            place = min(1.0, max(0.0, (math.log10(value) - low) / (high - low)))
+            parts.append(rule((place, place), (top + 18, floor + 4), kind))
+        words = f"median {duration(half)}, 99% {duration(most)}"
+        parts.append(text(1, top + 12, words, "value right"))
+        said.append(f"{c.name}: {words}, 99.9% {duration(rare)}.")
+    bottom = len(kept) * _STRIP
+    for value, words in _powers(low, high):
+        place = (value - low) / (high - low)
+        parts.append(text(place, bottom + 12, words, "tick middle"))
+        parts.append(rule((place, place), (bottom - 10, bottom - 4), "axis"))
+    return picture(key, title, f"{title}. " + " ".join(said), "".join(parts), bottom + 20, "strips")
+
+
+def _powers(low: float, high: float) -> list[tuple[float, str]]:
+    """Return round times of a range of logarithms, with their words; of a wide one only the powers of ten."""
+    steps = (1, 2, 5) if high - low < 1.6 else (1,)
+    values = [
+        math.log10(step) + power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps
+    ]
+    return [(value, duration(10**value)) for value in values if low <= value <= high]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import streamk
 from connectors.cli import app
 from connectors.files.log import ReplayLog
-from connectors.train.shards import shards_of
+from connectors.shards import shards_of
 from streamk.distributed import learn
 from tests.processes import Command
 

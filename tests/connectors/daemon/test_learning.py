@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.contract.operator import Tally
-from connectors.contract.records import Raw
+from connectors.contract.records import Raw, Tally
 from connectors.daemon.telemetry import Telemetry
 from connectors.operators.learning import SingleLearning, tally
 from connectors.operators.outputs import Outcome

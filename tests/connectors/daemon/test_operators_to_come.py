@@ -9,8 +9,7 @@ import json
 import pytest
 
 import streamk
-from connectors.contract.operator import Processed, Tally
-from connectors.contract.records import PREDICTIONS, Output
+from connectors.contract.records import PREDICTIONS, Output, Processed, Tally
 from streamk.learners.loading import loads
 
 from .world import World

@@ -24,8 +24,7 @@ from connectors.contract.errors import (
     Interruption,
     UnreadableRecords,
 )
-from connectors.contract.operator import Processed, Tally
-from connectors.contract.records import Raw
+from connectors.contract.records import Processed, Raw, Tally
 from connectors.daemon import telemetry as module
 from connectors.daemon.telemetry import SERIES, Telemetry
 from connectors.events.decoding import Event

@@ -6,8 +6,7 @@ topic, and readers see it some time after, as behind another's open transaction.
 
 import json
 
-from connectors.contract.operator import Processed, Tally
-from connectors.contract.records import PREDICTIONS, Endpoints, Output
+from connectors.contract.records import PREDICTIONS, Endpoints, Output, Processed, Tally
 from connectors.contract.sections import StartPolicy
 from connectors.daemon.session import Session
 from connectors.kafka.sections import TopicSourceSection

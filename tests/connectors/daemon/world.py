@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.contract.errors import Interruption
-from connectors.contract.operator import Processed, Tally
 from connectors.contract.records import (
     MOST,
     PREDICTIONS,
@@ -26,10 +25,12 @@ from connectors.contract.records import (
     Endpoints,
     Output,
     Polled,
+    Processed,
     Raw,
     RawBatch,
     Sink,
     Source,
+    Tally,
 )
 from connectors.contract.sections import StartPolicy
 from connectors.daemon.session import Session

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numba import njit
 
 from connectors.events.values import MISSING, read_label
+from connectors.files.log import Prefetcher
 from connectors.formats.cells import number, short
 from connectors.formats.dialect import Dialect, sniff
-from connectors.formats.prefetch import Prefetcher
 from streamk.compiling import ENTRY
 from tests.connectors.reading import log_of
 

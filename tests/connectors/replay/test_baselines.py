@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.replay.baselines import (
+from connectors.replay.contenders import (
     CHOICES,
     HoeffdingTree,
     LastValue,

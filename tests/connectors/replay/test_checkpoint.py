@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from river import datasets
 
+from connectors.cli.demo import synthetic, write_log
 from connectors.files.log import ReplayLog
-from connectors.replay.demonstration import synthetic, write_log
 from connectors.replay.progress import ReplayCheckpoint
 from connectors.replay.run import replay_log
 from tests import processes

@@ -12,8 +12,7 @@ from river import metrics
 import streamk
 from connectors.events.decoding import EventFormat
 from connectors.replay import report
-from connectors.replay.keyed import KeyedLog, key_text
-from connectors.replay.labels import ByLabels, Joined
+from connectors.replay.labels import ByLabels, Joined, KeyedLog, key_text
 from connectors.replay.progress import ReplayCheckpoint
 from connectors.replay.run import replay_log
 from streamk.evaluation.label_delay import fail

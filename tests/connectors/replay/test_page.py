@@ -10,9 +10,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from connectors.replay.page import axes, page, tables, thinning, words
-from connectors.replay.page.bars import BarRow, bar_chart
-from connectors.replay.page.charts import Line, line_chart
+from connectors.replay.page import charts, page, tables, words
+from connectors.replay.page.charts import BarRow, Line, bar_chart, line_chart
 from tests.connectors.replay import page_samples as samples
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -252,13 +251,13 @@ def test_a_thinned_curve_keeps_means_extremes_and_gaps():
     x, y = np.arange(10_000.0), np.sin(np.arange(10_000) / 500)
     y[4321] = 7.0
     y[6000:7000] = np.nan
-    curve = thinning.thin(x, y)
-    assert len(curve.x) <= thinning.MOST
+    curve = charts.thin(x, y)
+    assert len(curve.x) <= charts.MOST
     assert np.nanmax(curve.high) == 7.0
     assert np.nanmax(curve.y) < 1.3
     assert np.nanmean(curve.y) == pytest.approx(np.nanmean(y), abs=0.01)
     assert np.isnan(curve.y[(curve.x > 6050) & (curve.x < 6950)]).all()
-    alone = axes.path(np.array([0, 0.5, 1]), np.array([1.0, np.nan, 2.0]))
+    alone = charts.path(np.array([0, 0.5, 1]), np.array([1.0, np.nan, 2.0]))
     assert alone == "M0.0,1.0h0M1000.0,2.0h0"  # dots where they stand
 
 
@@ -278,7 +277,7 @@ def test_a_last_window_that_is_not_full_ends_with_the_events():
 def test_one_wild_window_does_not_flatten_the_others_and_is_mentioned():
     y = np.random.default_rng(1).normal(1, 0.1, 400)
     y[50] = 1e6
-    assert thinning.reach(y)[1] < 3
+    assert charts.reach(y)[1] < 3
     line = Line("a", 0, np.arange(1.0, 401), y)
     assert "mark values beyond it: a in 1 window, as far as 1,000,000." in line_chart("k", "t", [line])[1]
 
@@ -300,7 +299,7 @@ def test_five_contenders_of_ten_thousand_windows_are_less_than_a_megabyte():
 
 
 def test_labels_at_line_ends_do_not_overlap():
-    places = axes.spread([100.0, 101.0, 99.0, 260.0, 263.0], 16, 10, 264)
+    places = charts.spread([100.0, 101.0, 99.0, 260.0, 263.0], 16, 10, 264)
     assert np.diff(np.sort(places)).min() >= 16
     assert places[2] < places[0] < places[1] < places[3] < places[4] <= 264
 

@@ -13,10 +13,9 @@ import pandas as pd
 import pytest
 
 from connectors.files.log import ReplayLog
-from connectors.replay.predictions import PredictionWriter
 from connectors.replay.progress import ReplayCheckpoint, Scoring
 from connectors.replay.run import replay_log
-from connectors.replay.writing import write
+from connectors.replay.writing import PredictionWriter, write
 from streamk.evaluation.contest import Scored
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))

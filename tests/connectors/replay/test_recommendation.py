@@ -2,7 +2,7 @@
 
 import pytest
 
-from connectors.replay.recommendation import recommendation
+from connectors.replay.report import recommendation
 from streamk.evaluation import ModelAdapter, Results
 from streamk.evaluation.contest import Contest
 

@@ -189,7 +189,7 @@ def test_the_curves(bananas):
 
 
 def test_chunks_do_not_show(bananas, monkeypatch):
-    from connectors.replay import micro_batches as module
+    from connectors.replay import run as module
 
     whole = replay_log(ReplayLog(bananas, "y"), parameters={"seed": 7}).results().to_dict()
     monkeypatch.setattr(module, "CHUNK", 37)
@@ -208,7 +208,7 @@ def test_chunks_do_not_show(bananas, monkeypatch):
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_bad_record_is_named_by_its_line(tmp_path, monkeypatch, row, message, chunk, strict):
     """It ends a strict replay, and is counted by others, which go on."""
-    from connectors.replay import micro_batches as module
+    from connectors.replay import run as module
 
     monkeypatch.setattr(module, "CHUNK", chunk)
     rows = [{"a": 1.0, "y": "u"}, {"a": 2.0, "y": "v"}, row, {"a": 3.0, "y": "u"}]

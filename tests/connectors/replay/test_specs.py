@@ -5,7 +5,7 @@ import pytest
 from river import forest
 
 import streamk
-from connectors.replay.specs import contender
+from connectors.replay.contenders import contender
 from streamk.evaluation import Frozen
 from streamk.evaluation.adapters import adapter_of
 from streamk.evaluation.results import bytes_of

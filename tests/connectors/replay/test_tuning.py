@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from connectors.cli.tune import GRIDS, Halving, grid_of
 from connectors.files.log import ReplayLog
 from connectors.replay.run import replay_log
-from connectors.replay.tuning import GRIDS, Halving, grid_of
 
 
 def log(tmp_path, n=5000):

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from connectors.events.decoding import EventFormat
 from connectors.events.targets import interpret
 from connectors.files.log import ReplayLog, files_of
-from connectors.train.shards import blocks, shards_of, skipped_of
+from connectors.shards import blocks, shards_of, skipped_of
 
 
 def cut_into(paths, task, by, count, **more):

@@ -85,7 +85,7 @@ class LogShard:
         Which field is what, with the types of all fields, and ``"classification"`` or ``"regression"``.
     block
         First byte, byte after the last one, and lines before the first; None means the whole file. Both are
-        at the start of a record (:mod:`connectors.train.shards`). Of Parquet, rows.
+        at the start of a record (:mod:`connectors.shards`). Of Parquet, rows.
     part
         Which shard of how many by the hash of a record's number; None means every record.
     strict
@@ -263,7 +263,7 @@ def shards_of(
     paths
         CSV, JSON lines, MessagePack or Parquet, plain or compressed.
     format, task, strict, whole
-        As of :class:`connectors.train.shards.LogShard`.
+        As of :class:`connectors.shards.LogShard`.
     by
         ``"file"``, each a shard; ``"blocks"``, plain files and Parquet in blocks of about the same size,
         others whole; ``"hash"``, one file by the hash of each record's number.
