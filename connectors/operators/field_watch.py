@@ -1,4 +1,4 @@
-"""What fields hold, watched as events pass: misfits, missing values, and the size of numbers.
+"""What fields hold, watched as events pass: misfits, missing values, size of numbers, changes of kind.
 
 Every 1,000 events, shares and medians are compared with those of the first 1,000 of the run, or of those at
 the last warning about the field. A field is named in the log once for each change, so that a sensor that is
@@ -12,8 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from connectors.events.decoding import Misfits
+from connectors.contract.records import Raw
+from connectors.events.decoding import Event, Misfits
 from connectors.events.values import Fields
+from streamk.encoding.fields import name_of
+from streamk.encoding.names import MOST_CHANGED
 
 log = logging.getLogger(__name__)
 WINDOW = 1000  # events
@@ -23,6 +26,7 @@ _FEWEST = 100  # events of a window that a share is computed from
 _TOLERATED = 0.01  # share of misfits
 _CHANGE = 0.25  # of the share of missing values
 _UNIT = 100.0  # ratio of medians
+_EXAMPLE = 60  # characters of a value in a warning
 _REST = "(other fields)"
 
 
@@ -128,3 +132,48 @@ def _difference(name: str, before: _Seen, now: _Seen) -> str:
             f"{now.size:.6g}, and were above {before.size:.6g}"
         )
     return ""
+
+
+def warn_of_changes(
+    changed: Sequence[tuple[str, bool]],
+    partition: str,
+    records: Sequence[Raw],
+    decode: Callable[[bytes], Event],
+    warned: set[str],
+) -> None:
+    """Log one warning for each field that changed from numbers to categories or the reverse.
+
+    A learner learns both: a number that arrives as a string is a category from then on. That is rarely meant.
+
+    Parameters
+    ----------
+    changed
+        Names, and whether the field is a category since (:attr:`streamk.encoding.names.Names.changed`).
+    partition, records, decode
+        Where the last of them changed: records of this partition, and what decodes them.
+    warned
+        Fields that the log of this process has named already; others are added.
+    """
+    for name, category in changed:
+        if name in warned or len(warned) >= MOST_CHANGED:
+            continue
+        kinds = (str, bool) if category else (int, float)
+        for raw in records:
+            value = _value(raw, name, decode)
+            if type(value) in kinds:
+                warned.add(name)
+                before, now = ("number", "category") if category else ("category", "number")
+                log.warning(
+                    "%s, offset %d: the field %r was a %s in all events before, and is %.*s here; "
+                    "it is also learned as a %s (logged once a field)",
+                    partition, raw.offset, name, before, _EXAMPLE, repr(value), now,
+                )  # fmt: skip
+                break
+
+
+def _value(raw: Raw, name: str, decode: Callable[[bytes], Event]) -> object:
+    try:
+        fields = decode(raw.value or b"").fields
+    except ValueError:
+        return None
+    return next((value for field, value in fields.items() if name_of(field) == name), None)

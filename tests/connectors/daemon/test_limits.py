@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from connectors.contract.errors import REFUSED_EVENTS, Failure
 from connectors.contract.records import Raw
-from connectors.operators.limits import RefusalLimit
+from connectors.operators.learning import RefusalLimit
 from connectors.operators.outputs import Outcome
 from connectors.settings import tables as settings
 
