@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -35,11 +34,6 @@ def _section(settings: Settings) -> SinkSection:
     return settings.dead_letters
 
 
-def _letters(settings: Settings) -> Iterator[DeadLetter]:
-    section = _section(settings)
-    return connector_of(section.kind).dead_letters(section, settings)
-
-
 @dead_letters.command("show", epilog="For example: streamk dead-letters show streamk.toml --limit 5")
 def show_command(
     config: Config,
@@ -53,7 +47,9 @@ def show_command(
         reasons: Counter[str] = Counter()
         truncated = 0
         newest: deque[DeadLetter] = deque(maxlen=limit)
-        for letter in _letters(load(config)):
+        settings = load(config)
+        section = _section(settings)
+        for letter in connector_of(section.kind).dead_letters(section, settings):
             reasons[letter.reason] += 1
             truncated += letter.truncated
             newest.append(letter)

@@ -150,7 +150,7 @@ class Assembler:
             except ValueError as error:
                 others[row] = str(error)
         whole = self._columns(data, cells, rows)
-        unlabelled = self._decode.format.labelled and _has_unlabelled(whole)
+        unlabelled = self._decode.format.labelled and whole.numbers is None and None in whole.targets
         size, span = int(ends[-1] - begins[0]), np.flatnonzero(real).tolist()
         if not others and not unlabelled and self._inputs:
             whole.lines, whole.size = lines[rows].tolist(), size
@@ -262,11 +262,6 @@ def _of_words(strings: Sequence[object], count: int) -> list[list[object]]:
     """Return the inputs of a text column, a list each."""
     rows = [words_of("" if text is None else text, count) for text in strings]
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _has_unlabelled(batch: RecordBatch) -> bool:
-    """Return whether an event has no target."""
-    return batch.numbers is None and None in batch.targets
 
 
 def _is_utf8(data: bytes, begin: int, end: int) -> bool:

@@ -255,7 +255,8 @@ class Lines:
 
     def encode_by(self, encoding: str) -> None:
         """Read by this encoding a log that grows: one of a byte a letter, or UTF-8."""
-        self._utf8 = _from_windows if self._growing and _is_windows(encoding) else bytes
+        windows = self._growing and codecs.lookup(encoding).name == codecs.lookup(WINDOWS).name
+        self._utf8 = _from_windows if windows else bytes
 
     def _first_line(self, reason: str) -> RecordSpan:
         """Return the current line as a broken record."""
@@ -414,7 +415,3 @@ def _next_record(data: bytes, at: int, between: int) -> tuple[int, int, int]:
 def _from_windows(data: bytes) -> bytes:
     """Return text of Windows-1252 in UTF-8."""
     return data.decode(WINDOWS, "replace").encode()
-
-
-def _is_windows(encoding: str) -> bool:
-    return codecs.lookup(encoding).name == codecs.lookup(WINDOWS).name

@@ -167,10 +167,6 @@ def types_of(columns: Sequence[ColumnProfile], format: EventFormat) -> dict[str,
     return {name: kind for name, kind in types.items() if name not in format.types}
 
 
-def _has_unit(column: ColumnProfile) -> bool:
-    return column.type.startswith(f"{NUMBER}:")
-
-
 def _is_nothing(column: ColumnProfile) -> bool:
     """Return whether a column has neither a name nor values, as one after a delimiter at the end of lines."""
     return not column.values and not column.name.strip().lstrip(".0123456789")
@@ -222,7 +218,8 @@ def noted(columns: Sequence[ColumnProfile], format: EventFormat) -> list[str]:
         if base in _NOTED and not configured:
             by_type.setdefault(base, []).append(column.name)
     notes = [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in by_type.items()]
-    units = [f"{column.name} ({column.type.partition(':')[2]})" for column in columns if _has_unit(column)]
+    parts = [(column.name, column.type.partition(":")) for column in columns]
+    units = [f"{name} ({unit})" for name, (kind, colon, unit) in parts if kind == NUMBER and colon]
     notes += [f"read as numbers with a unit: {', '.join(units)}; --type changes that"] if units else []
     if empty := sum(map(_is_nothing, columns)):
         notes.append(f"ignored, since they have neither a name nor values: {empty} columns")

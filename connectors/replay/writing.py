@@ -11,7 +11,7 @@ import io
 import json
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def write(directory: Path, run: Replay, log: Log, command: Sequence[str], extra:
     shown = {name: {**each, "latency_us": _quantiles(each["latency_us"])} for name, each in measured.items()}
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
     curves = _curves(results)
-    _write_curve(directory, results)
+    _write_curves(directory, curves, results.headline)
     advice = {"recommendation": recommendation(results)} if len(run.names) > 1 else {}  # of times, too
     _write(directory / "index.html", page({**content, **advice}, curves, measured))
 
@@ -85,6 +85,7 @@ def _quantiles(latencies: dict[str, list[float]]) -> dict[str, dict[str, float]]
 def about(run: Replay, results: Results, log: Log, command: Sequence[str], extra: Json) -> Json:
     """Return the results with the log and the command, as values that JSON takes."""
     content = results.to_dict()
+    versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     content |= {
         "title": ", ".join(Path(name).name for name in log.paths),
         "target": log.target,
@@ -95,9 +96,9 @@ def about(run: Replay, results: Results, log: Log, command: Sequence[str], extra
             "refused": run.refused,
             "examples": [_placed(each) for each in [*log.examples, *run.examples]],
         },
-        "log": _files(log),
+        "log": [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]],
         "command": " ".join(command),
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **versions},
         **extra,
     }
     for contender in content["contenders"]:
@@ -119,15 +120,6 @@ def _placed(sentence: str) -> Json:
     return {"file": Path(place.file).name, "line": place.line, "reason": sentence.reason}
 
 
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES}
-
-
-def _files(log: Log) -> list[Json]:
-    """Return what identifies the files of a log."""
-    return [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]]
-
-
 def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
@@ -143,15 +135,15 @@ def _write(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def _write_curve(directory: Path, results: Results) -> None:
+def _write_curves(directory: Path, curves: Mapping[str, Windows], headline: str) -> None:
     """Write the windows as Parquet, or as CSV where pyarrow is not installed."""
     columns: dict[str, list[object]] = {"contender": [], "events": []}
-    for name, (metrics, rows, interval, cumulative) in _curves(results).items():
+    for name, (metrics, rows, interval, cumulative) in curves.items():
         columns["contender"] += [name] * len(rows)
         columns["events"] += [interval * (k + 1) for k in range(len(rows))]
         for k, metric in enumerate(metrics):
             columns.setdefault(metric, []).extend(rows[:, k].tolist())
-        columns.setdefault(f"cumulative_{results.headline}", []).extend(cumulative.tolist())
+        columns.setdefault(f"cumulative_{headline}", []).extend(cumulative.tolist())
     try:
         import pyarrow as pa
         from pyarrow import parquet

@@ -86,17 +86,17 @@ def curves_section(task: str, contenders: Rows, curves: Mapping[str, WindowedMet
         lines = [_line(k, c, curve, metric, first) for k, c, curve in drawn if metric in curve.columns]
         if not lines:
             continue
-        title = f"{metric_name(metric)} over events"
-        heading = title[0].upper() + title[1:]
-        picture, remark = line_chart(f"curve-{metric}", heading, lines, task == TASKS[0])
+        heading = metric_name(metric)[0].upper() + metric_name(metric)[1:]
+        title = f"{heading} over events"
+        picture, remark = line_chart(f"curve-{metric}", title, lines, task == TASKS[0])
         said = f"Solid: windows of {_intervals([curve.interval for _, _, curve in drawn])} events."
         if metric == first:
             said += " Dashed: from the start."
         if any(len(line.alarms) for line in lines):
             said += " A tick across a line: its contender noticed a drift."
-        over = f"<h3>{escape(metric_name(metric)[0].upper() + metric_name(metric)[1:])}</h3>"
         keys = legend([(line.name, line.place) for line in lines])
-        parts.append(figure(picture, escape(f"{said} {remark}".strip()), over + keys))
+        caption = escape(f"{said} {remark}".strip())
+        parts.append(figure(picture, caption, f"<h3>{escape(heading)}</h3>{keys}"))
     return section("Metrics over events", *parts)
 
 
