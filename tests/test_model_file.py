@@ -17,7 +17,7 @@ from streamk import model_file
 def learner(cls=streamk.KaczmarzClassifier, **parameters):
     made = cls(features=64, seed=3, **parameters)
     for i in range(20):
-        made.learn_one({"a": float(i), "colour": "red"}, f"k{i % 2}" if made._classifies else i)
+        made.learn_one({"a": float(i), "colour": "red"}, f"k{i % 2}" if made.classifies else i)
     return made
 
 

@@ -153,7 +153,7 @@ def learned(cls):
     learner = cls(seed=3, **settings)
     xs = [{"a": a, "b": b, "c": "xyz"[k % 3]} for k, (a, b) in enumerate(rng.normal(size=(300, 2)))]
     ys = [x["a"] + 2.0 * (x["c"] == "x") for x in xs]
-    learner.learn_many(xs, [str(y > 0.7) for y in ys] if learner._classifies else ys)
+    learner.learn_many(xs, [str(y > 0.7) for y in ys] if learner.classifies else ys)
     learner.flush()
     return learner
 

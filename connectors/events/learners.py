@@ -30,7 +30,7 @@ Model = Classifier | Regressor
 LEARNERS: dict[str, dict[str, type[Model]]] = {}
 for _class in (*learners.LEARNERS.values(), *exact.EXACT.values()):
     if issubclass(_class, Model):
-        LEARNERS.setdefault(_class.family, {})[TASKS[not _class._classifies]] = _class
+        LEARNERS.setdefault(_class.family, {})[TASKS[not _class.classifies]] = _class
 
 
 def learner_classes(name: str, where: str = "learner") -> dict[str, type[Model]]:

@@ -338,7 +338,7 @@ class SingleLearning:
 
     def _use(self, learner: Model) -> None:
         self.learner = learner
-        self._changed = learner._changed_fields
+        self._changed = learner.changed_fields
         self._vocabulary.update(learner)
         self._telemetry.learned([], learner, self._place)
 
@@ -380,7 +380,7 @@ class SingleLearning:
             processed = self._batch_processed(partition, batch, len(records) - len(live))
         else:
             processed = self._process_each(partition, records, live)
-        changed = self.learner._changed_fields
+        changed = self.learner.changed_fields
         if changed is not self._changed:
             self._changed = changed
             warn_of_changes(changed, partition, records, self._decode, self._telemetry.warned)
@@ -437,7 +437,7 @@ class SingleLearning:
             return None
         weights = [float(y is not None) for y in ys] if None in ys else None
         try:
-            predictions = self.learner._predict_learn(xs, ys, weights)
+            predictions = self.learner.predict_learn_array(xs, ys, weights)
         except RowError:
             return None
         self._watch(xs)

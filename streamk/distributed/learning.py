@@ -182,7 +182,7 @@ class RunState:
         for name, ours in known_by.items():
             if theirs.get(name) != ours:
                 raise ValueError(f"{path} is of another run: {_difference(name, theirs.get(name), ours)}")
-        kind: type[Tally] = ClassTally if loads(model, str(path))._classifies else NumberTally
+        kind: type[Tally] = ClassTally if loads(model, str(path)).classifies else NumberTally
         at = Round._fields.index("tally")
         curve = [Round._make([*e[:at], kind(*e[at]), *e[at + 1 :]]) for e in run["curve"]]
         return cls(model, run["positions"], run["ended"], run["learned"], run["turn"], curve)
@@ -242,7 +242,7 @@ class Trained:
     @property
     def tally(self) -> Tally:
         """Prequential metrics over all rounds."""
-        nothing: Tally = ClassTally() if self.learner._classifies else NumberTally()
+        nothing: Tally = ClassTally() if self.learner.classifies else NumberTally()
         return total([nothing, *(entry.tally for entry in self.curve)])
 
 

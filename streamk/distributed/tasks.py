@@ -69,7 +69,7 @@ def perform(model: bytes, task: Task) -> Done:
 
 def _learned(model: bytes, chunk: Chunk, task: Task) -> Done:
     learner, position = loads(model), _position(chunk.next)
-    nothing: Tally = ClassTally() if learner._classifies else NumberTally()
+    nothing: Tally = ClassTally() if learner.classifies else NumberTally()
     if not len(chunk.targets):
         if not chunk.ended:
             raise ValueError(f"it gave no events at position {task.position!r}, and has not ended")
@@ -113,7 +113,7 @@ def _learn_part(
     RowError
         If a row is rejected; nothing was then learned.
     """
-    tally: Tally = ClassTally() if learner._classifies else NumberTally()
+    tally: Tally = ClassTally() if learner.classifies else NumberTally()
     part = chunk._replace(rows=chunk.rows[rows], targets=ys[rows])
     # an untrained model is not evaluated: the errors of a first round would not describe it
     answers = _answers(judge, part) if task.evaluate and judge.events else []

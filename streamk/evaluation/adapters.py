@@ -173,9 +173,9 @@ class LearnerAdapter(ModelAdapter):
         """Predict and learn through the learner's compiled pass, without a dict an event."""
         answers: Array
         if xs.matrix is not None:
-            answers = self.learner._predict_learn(xs.matrix, ys, names=xs.names)
+            answers = self.learner.predict_learn_array(xs.matrix, ys, names=xs.names)
         else:
-            answers = self.learner._predict_learn(list(xs.events), ys)
+            answers = self.learner.predict_learn_array(list(xs.events), ys)
         return Table(self.learner.labels, answers) if self._classes else answers
 
 
@@ -294,7 +294,7 @@ def adapter_of(model: object, task: str) -> ModelAdapter:
         hasattr(model, "predict_one") or hasattr(model, "predict_proba_one")
     ):
         raise ValueError(f"{type(model).__name__} has no learn_one and predict_one")
-    if hasattr(model, "_predict_learn"):
+    if hasattr(model, "predict_learn_array"):
         if hasattr(model, "labels") != (task == TASKS[0]):
             raise ValueError(f"{type(model).__name__} is not for {task}")
         return LearnerAdapter(model, task)

@@ -110,7 +110,7 @@ class EigenProLearner(ExactLearner):
             bar.remove_task(task)  # it may have taken fewer passes
         self._scale = super()._unit()
         self._masses = chosen.masses
-        centre = 0.0 if self._classifies else self._scale[0]
+        centre = 0.0 if self.classifies else self._scale[0]
         self._expansion = Expansion(
             self._kernel, self.bandwidth or bandwidth_for(self._kernel, X), columns, chosen.vectors,
             np.zeros((len(chosen.vectors), 1)), np.array([centre]),
@@ -135,7 +135,7 @@ class EigenProLearner(ExactLearner):
     def _wanted(self, targets: Array) -> Array:
         """Return the targets of the expansion, ``(n, K)``: numbers in their units, minus the centre."""
         goals = self._targets(targets)
-        return goals if self._classifies else goals * self._scale[1]
+        return goals if self.classifies else goals * self._scale[1]
 
     def _wide(self, outputs: int) -> Array:
         """Return the coefficients, with zeros for outputs that are new."""

@@ -52,7 +52,7 @@ class ExactLearner(Learner):
     def _begin(self) -> None:
         """Initialise the untrained learner."""
         self._kernel = kernel_named(self.kernel)
-        labels = Labels() if self._classifies else None
+        labels = Labels() if self.classifies else None
         inputs = Inputs("keyed", self.scale_inputs, LARGEST_UNSCALED, remedy=_TOO_MANY_NAMES)
         self._expansion = None
         self._codec = Codec(inputs, labels)
@@ -138,7 +138,7 @@ class ExactLearner(Learner):
         if self._expansion is None:
             return np.zeros((len(rows.values), 0))
         outputs: Array = self._expansion.outputs(self._dense(self._expansion.columns, rows))
-        if self._classifies:
+        if self.classifies:
             wide: Array = np.zeros((len(outputs), max(outputs.shape[1], self._codec.outputs)))
             for output, out in zip(outputs, wide[:, : outputs.shape[1]], strict=True):
                 project_simplex(output, out)
@@ -191,7 +191,7 @@ class ExactLearner(Learner):
 
         Numbers without precedent, more than six deviations off, are taken as six.
         """
-        if not self._classifies:
+        if not self.classifies:
             centre, unit = self._unit()
             return np.clip((targets[:, None] - centre) / unit, -TARGET_CLIP, TARGET_CLIP)
         known = outputs_after(make_handle(self._codec.coding(_NOTHING)), targets.max())
@@ -205,7 +205,7 @@ class ExactLearner(Learner):
 
     def _in_units(self, expansion: Expansion) -> Expansion:
         """Return an expansion for standardised numbers as one that answers in the units of the target."""
-        if self._classifies:
+        if self.classifies:
             return expansion
         centre, unit = self._unit()
         return expansion._replace(

@@ -69,7 +69,7 @@ class _LowRankKernel(ReservoirLearner):
         bias = np.asarray(weights @ targets / weights.sum())
         goal = columns.weighted(targets - bias)
         # two classes have one target but for its sign, so one descent does for both
-        mirrored = self._classifies and goal.shape[1] == 2
+        mirrored = self.classifies and goal.shape[1] == 2
         goal = goal[:, 1:] if mirrored else goal
         coefficients = np.zeros((len(X), targets.shape[1]))
         with Progress(disable=not progress) as bar:

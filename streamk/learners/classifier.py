@@ -21,7 +21,7 @@ from streamk.learners.learner import ColumnNames, Learner
 class Classifier(Learner, base.MiniBatchClassifier):
     """A kernel learner whose targets are classes; outputs are one per class."""
 
-    _classifies = True
+    classifies = True
 
     @property
     def _multiclass(self) -> bool:
@@ -153,7 +153,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
         rows, out = self._pass(X, y, w, names, wanted=True)
         return cast(Table, rows.table(self._labels.values, out[:, : len(self._labels)]))
 
-    def _predict_learn(
+    def predict_learn_array(
         self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
     ) -> Array:
         """Learn many events, and return what :meth:`predict_proba_learn_many` does, ``(n, labels)``."""

@@ -39,7 +39,7 @@ def describe(learner: Learner) -> Json:
     scaled = codec.labels is None and codec.standard
     return {
         "class": type(learner).__name__,
-        "task": "classification" if learner._classifies else "regression",
+        "task": "classification" if learner.classifies else "regression",
         "seed": learner._to_parts()[0].get("seed") if learner.seed is None else learner.seed,
         "parameters": _changed(learner),
         "events": learner.events,

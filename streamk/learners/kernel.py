@@ -67,14 +67,14 @@ class _Kernel(StreamingLearner):
     def __post_init__(self) -> None:
         self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
-        target = None if self._classifies else no_targets(_HORIZON)
+        target = None if self.classifies else no_targets(_HORIZON)
         sections, switches = self._make_sections(), (self.label_memory, self.binning, self.neighbours)
         named = experts_on(sections, target, *switches, self.retired)
         self._names, experts = list(named), list(named.values())
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
-        saturated = saturated_among(self._names) if self._classifies else {}
+        saturated = saturated_among(self._names) if self.classifies else {}
         groups = list(saturated.values())
-        combiner = Stacking(count, self._classifies, self.delay, logits, saturated=groups)
+        combiner = Stacking(count, self.classifies, self.delay, logits, saturated=groups)
         if combiner.intervals is not None:
             experts.append(error_scale(combiner.intervals.response))
         self._begin(
@@ -90,7 +90,7 @@ class _Kernel(StreamingLearner):
         )
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it
-        self._stale = StaleExperts(count, self._classifies, logits, groups)
+        self._stale = StaleExperts(count, self.classifies, logits, groups)
         self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
@@ -145,7 +145,7 @@ class _Kernel(StreamingLearner):
         }
 
     def _make_sections(self) -> Sections:
-        grows = self.relevance and not self._classifies
+        grows = self.relevance and not self.classifies
         return Sections(self.features, self.relevance, grows, self.binning, self.products)
 
     def _may_learn_apart(self, copies: int) -> float:

@@ -40,7 +40,7 @@ class Learner(Pickled, base.Estimator):
 
     family: ClassVar[str]  # its name in settings and commands, together with a task
     seed: int | None
-    _classifies: ClassVar[bool]
+    classifies: ClassVar[bool]
     _codec: Codec
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -146,7 +146,7 @@ class Learner(Pickled, base.Estimator):
         return bool(inputs.numbers or inputs.known_categories())
 
     @property
-    def _changed_fields(self) -> tuple[tuple[str, bool], ...]:
+    def changed_fields(self) -> tuple[tuple[str, bool], ...]:
         """Fields that became categories (True) or numbers (False); a new tuple after each change."""
         return self._codec.inputs.changed
 

@@ -280,7 +280,7 @@ def _share_memory(
         return
     for part, share, (codes, unit) in zip(parts, shares, columns, strict=True):
         mean = part._codec.memory[MEAN]
-        if not merged._classifies:
+        if not merged.classifies:
             memory[:, :NUMBERS] += share * (unit.scale * mean[:NUMBERS] + unit.offset)
             continue
         for k, code in enumerate(codes[:SHARED]):
@@ -348,7 +348,7 @@ def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
     columns = {key: column for column, key in enumerate(in_use(ours.keys), 1)}
     moved = {column: columns.get(key, -1) for column, key in enumerate(in_use(theirs.keys), 1)}
     moved[0] = 0
-    if not part._classifies:
+    if not part.classifies:
         moved |= {column: column for column in range(LINEAR, PLAIN)}
     else:
         rows, _ = _places(part, merged)

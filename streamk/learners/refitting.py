@@ -257,7 +257,7 @@ def _predict_held_out(
         first = weight[others, 0] == 0.0
         of_one_part[:, :, others[first, None], np.array(codes)] = scaled[nearby][:, :, first]
         total[cells] += share * (
-            predicted[:, : len(codes)] if merged._classifies else _standard(merged, predicted)
+            predicted[:, : len(codes)] if merged.classifies else _standard(merged, predicted)
         )
         weight[others] += share
     outputs /= weight
@@ -266,7 +266,7 @@ def _predict_held_out(
 
 
 def _wanted(merged: Any, targets: Array) -> Array:
-    if not merged._classifies:
+    if not merged.classifies:
         return _standard(merged, targets[:, None])
     return np.asarray(np.arange(merged._outputs) == targets[:, None], dtype=np.float64)
 
@@ -298,7 +298,7 @@ def _as_ours(events: Sampled, part: Any, merged: Any, places: tuple[list[int], U
     codes, unit = places
     rows = _in_slots(events.rows, part._codec.inputs, merged._codec.inputs)
     goal, labels = events.goal.copy(), np.zeros_like(events.labels)
-    if merged._classifies:
+    if merged.classifies:
         goal[0] = np.array(codes, dtype=np.float64)[events.goal[0].astype(np.intp)]
         for k, code in enumerate(codes[:SHARED]):
             if code < SHARED:
@@ -314,7 +314,7 @@ def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int],
     codes, unit = places
     rows = _in_slots(events.rows, merged._codec.inputs, part._codec.inputs)
     labels = np.zeros_like(events.labels)
-    if merged._classifies:
+    if merged.classifies:
         for k, code in enumerate(codes[:SHARED]):
             if code < SHARED:
                 labels[:, [k, SHARED + k]] = events.labels[:, [code, SHARED + code]]

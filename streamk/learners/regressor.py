@@ -26,7 +26,7 @@ from streamk.learners.learner import ColumnNames, Learner
 class Regressor(Learner, base.MiniBatchRegressor):
     """A kernel learner whose target is a number, standardised on the fly (:mod:`streamk.encoding.codec`)."""
 
-    _classifies = False
+    classifies = False
 
     def learn_one(self, x: Event, y: float, w: float = 1.0) -> None:
         """Learn one event.
@@ -93,7 +93,7 @@ class Regressor(Learner, base.MiniBatchRegressor):
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(_column(out, len(rows)))
 
-    def _predict_learn(
+    def predict_learn_array(
         self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
     ) -> Array:
         """Learn many events, and return what :meth:`predict_learn_many` does, as an array."""

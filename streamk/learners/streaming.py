@@ -134,8 +134,8 @@ class StreamingLearner(Learner):
     def _check(self) -> int:
         """Check the parameters; return the code of the loss."""
         self._make_plain()
-        check_parameters(self._get_params(), self._losses[self._classifies])
-        return CODES["class" if self._classifies else "number", self.loss]
+        check_parameters(self._get_params(), self._losses[self.classifies])
+        return CODES["class" if self.classifies else "number", self.loss]
 
     def _begin(
         self,
@@ -189,11 +189,11 @@ class StreamingLearner(Learner):
         grouped = [expert for rule in self._rules for expert in experts if type(expert) is rule]
         assert self._experts == grouped, "experts of a rule do not stand side by side"
         if combiner is None:
-            combiner = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
+            combiner = Calibration(experts[0].loss) if self.classifies else Mean(len(experts))
         self._combiner = combiner
         self._map: FeatureMap | None = None
         self._pending = inputs.waiting = EventBuffer()
-        labels = Labels() if self._classifies else None
+        labels = Labels() if self.classifies else None
         self._codec = Codec(
             inputs, labels, memory, self.scale_target, delay if label_memory else None, records, clip
         )
@@ -358,7 +358,7 @@ class StreamingLearner(Learner):
         e = self._map
         if e is None:
             return
-        if self._classifies and out.shape[1] > self._outputs:
+        if self.classifies and out.shape[1] > self._outputs:
             narrow = np.zeros((len(out), self._outputs))
             self._predict_rows(rows, narrow)
             out[:, : self._outputs] = narrow

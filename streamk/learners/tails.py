@@ -49,7 +49,7 @@ def look(learner: Any) -> None:
     rows = inputs.restore_values(sampled.rows)
     transforms = _transforms_for(rows, learner) if all_there else {}
     robust = combiner.is_robust
-    if not learner._classifies and learner.events > EARLY:
+    if not learner.classifies and learner.events > EARLY:
         late = sampled.select(np.arange(len(sampled) // 2 if all_there else 0, len(sampled)))
         robust = errors_are_heavy(late, _LIGHT if robust else _HEAVY)
     begins = robust and not combiner.is_robust
@@ -65,7 +65,7 @@ def restarted_since(learner: Any, base: Any) -> bool:
     now, before = learner._codec.inputs.transforms, base._codec.inputs.transforms
     if now.keys() != before.keys() or not all(now[name].is_same(before[name]) for name in now):
         return True
-    if learner._classifies or base.events >= MOST or learner._map.sections is None:
+    if learner.classifies or base.events >= MOST or learner._map.sections is None:
         return False
     return bool(learner._combiner.is_robust and not base._combiner.is_robust)
 

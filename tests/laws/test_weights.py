@@ -15,7 +15,7 @@ NAMES = ["a", "b", "c"]
 def test_weight_0_teaches_nothing(name):
     cls, extra = LEARNERS[name]
     one, other = build(cls, extra), build(cls, extra)
-    pairs = events(60, classifies=one._classifies)
+    pairs = events(60, classifies=one.classifies)
     strange = ({"a": 1e3, "new": 3.0, "colour": "violet"}, pairs[0][1])
     for k, (x, y) in enumerate(pairs):
         one.learn_one(x, y)

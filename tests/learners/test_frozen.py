@@ -82,7 +82,7 @@ def test_every_learner_can_be_frozen_at_any_time(name):
     cls, extra = LEARNERS[name]
     learner = build(cls, extra)
     assert learner.frozen().predict_one({"a": 1.0}) == learner.predict_one({"a": 1.0})
-    pairs = events(90, classifies=learner._classifies)
+    pairs = events(90, classifies=learner.classifies)
     for x, y in pairs:
         learner.learn_one(x, y)
     model = learner.frozen()

@@ -162,7 +162,7 @@ def test_it_learns():
 def test_passes_files_copies_and_growth(make):
     settings = {"features": 64, "growth": "linear", "period": 50, "max_features": 192, "average": True}
     one, many = make(**settings), make(**settings)
-    pairs = events(classifies=one._classifies)
+    pairs = events(classifies=one.classifies)
     xs, ys = map(list, zip(*pairs, strict=True))
     looped(one, pairs)
     prequential(many, xs, ys)
@@ -176,7 +176,7 @@ def test_passes_files_copies_and_growth(make):
 @pytest.mark.parametrize("impossible", [np.nan, -1.0, 1e301])
 def test_a_file_with_impossible_state_is_refused(make, impossible):
     learner = make()
-    looped(learner, events(20, classifies=learner._classifies))
+    looped(learner, events(20, classifies=learner.classifies))
     header, arrays = learner._to_parts()
     arrays["expert0.nudged"] = np.full(1, impossible)
     with pytest.raises(ValueError, match="sums of steps are impossible"):
@@ -189,7 +189,7 @@ def test_a_file_with_impossible_state_is_refused(make, impossible):
 
 def test_merging(make):
     halves = make(scale_inputs=False), make(scale_inputs=False)
-    pairs = events(classifies=halves[0]._classifies)
+    pairs = events(classifies=halves[0].classifies)
     for half, some in zip(halves, (pairs[:60], pairs[60:]), strict=True):
         looped(half, some)
     merged = streamk.merge(halves)

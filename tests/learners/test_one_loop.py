@@ -15,7 +15,7 @@ OTHERS = [
 
 def learned(cls, **parameters):
     learner = cls(seed=7, **parameters)
-    ys = [x["a"] > 0.4 if learner._classifies else x["a"] - x["b"] for x in EVENTS]
+    ys = [x["a"] > 0.4 if learner.classifies else x["a"] - x["b"] for x in EVENTS]
     for x, y in zip(EVENTS[:30], ys[:30], strict=True):
         learner.predict_one(x)
         learner.learn_one(x, y)

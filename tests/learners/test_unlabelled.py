@@ -124,7 +124,7 @@ def test_predictions_become_those_of_stale_experts():
 def test_every_learner_takes_events_without_a_label(name):
     cls, extra = LEARNERS[name]
     learner, other = build(cls, extra), build(cls, extra)
-    pairs = events(90, classifies=learner._classifies)
+    pairs = events(90, classifies=learner.classifies)
     learner.learn_one(pairs[0][0], None)
     for x, y in pairs:
         learner.learn_one(x, y)

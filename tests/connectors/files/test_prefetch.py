@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from connectors.formats.prefetch import Prefetcher
+from connectors.files.log import Prefetcher
 
 PATIENCE = 20.0  # seconds
 
@@ -62,7 +62,7 @@ def test_bytes_of_items_that_were_taken_no_longer_count():
             assert next(ahead) == k
 
 
-def test_an_item_larger_than_all_room_comes_alone():
+def test_an_item_larger_than_all_space_comes_alone():
     with Prefetcher(Counted(3), lambda item: 1000, most=100) as ahead:
         assert list(ahead) == [1, 2, 3]
 
@@ -80,7 +80,7 @@ def test_an_error_comes_after_what_was_read_before_it():
             next(ahead)
 
 
-def test_closing_ends_a_thread_that_waits_for_room():
+def test_closing_ends_a_thread_that_waits_for_space():
     items = Counted(50)
     with Prefetcher(items, lambda item: 1, depth=1) as ahead:
         until(lambda: items.taken == 2)
