@@ -162,6 +162,8 @@ class ReplayCheckpoint:
             return fresh
         try:
             version, identity, run = pickle.loads(written)
+        except (ImportError, AttributeError):  # it names a class that now has another name
+            version = None
         except Exception as error:
             raise ValueError(f"{self._path} is damaged ({error}); remove it to start again") from None
         if version != _VERSION:

@@ -69,11 +69,18 @@ def test_of_another_replay_or_damaged(bananas, tmp_path):
         replay_log(
             ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 5})
         )
-    (tmp_path / "kept" / "replay.checkpoint").write_bytes(b"?")
-    with pytest.raises(ValueError, match="is damaged"):
-        replay_log(
-            ReplayLog(bananas, "y"), limit=100, checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 0})
-        )
+    for content, message in (
+        (b"?", "is damaged"),
+        (b"cstreamk.gone\nThing\n.", "of another version"),
+        (b"cstreamk.state\nGone\n.", "of another version"),
+    ):
+        (tmp_path / "kept" / "replay.checkpoint").write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            replay_log(
+                ReplayLog(bananas, "y"),
+                limit=100,
+                checkpoint=ReplayCheckpoint(tmp_path / "kept", {"delay": 0}),
+            )
 
 
 command = functools.partial(processes.run, "replay")
