@@ -3,8 +3,9 @@
     python benchmarks/vector.py [NAME …]
 
 Operation and loop run in turns on flat arrays of the sizes that learners have, 2,000 times a turn; the table
-has the least CPU time of a run in nanoseconds. Offsets are arguments, as in learners: constants would make
-loops faster. An operation whose loop takes less than 1.2 times as long should become that loop.
+has the least CPU time of a run in nanoseconds. Loops index by unsigned integers, since signed ones make them
+take three to ten times as long. An operation whose loop takes less than 1.2 times as long should become that
+loop.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from streamk.vector.variables import any_new, gather, move
 RUNS, TURNS = 2000, 9
 EXPERTS, COLUMNS, INPUTS = 14, 512, 128  # of a mixture, of an expert, of a table
 Function = Callable[..., Any]
+U = np.uint64
 PLAIN: dict[Function, Function] = {}
 
 
@@ -51,14 +53,14 @@ def plain(operation: Function) -> Callable[[Function], Function]:
 
 @plain(copy)
 def _copy(out, to, source, start, count):
-    for k in range(count):
-        out[to + k] = source[start + k]
+    for k in range(U(count)):
+        out[U(to) + k] = source[U(start) + k]
 
 
 @plain(clear)
 def _clear(out, to, count):
-    for k in range(count):
-        out[to + k] = 0.0
+    for k in range(U(count)):
+        out[U(to) + k] = 0.0
 
 
 @plain(add_rows)
@@ -66,44 +68,45 @@ def _add_rows(out, rows, start, places, values, first, count):
     out[:] = 0.0
     for m in range(count):
         value = values[first + m] if places[m] > 0 else np.float32(0.0)
-        for k in range(64):
-            out[k] += rows[start + 64 * places[m] + k] * value
+        row = U(start + 64 * places[m])
+        for k in range(U(64)):
+            out[k] += rows[row + k] * value
 
 
 @plain(add_products_to)
 def _add_products_to(sums, start, values, last, factor):
-    for k in range(last + 1):
-        sums[start + k] += factor * (values[last] * values[k])
+    for k in range(U(last + 1)):
+        sums[U(start) + k] += factor * (values[last] * values[k])
 
 
 @plain(any_new)
 def _any_new(phi, start, known, count):
     new = False
-    for k in range(count):
-        new |= (phi[start + k] != 0.0) & (not known[k])
+    for k in range(U(count)):
+        new |= (phi[U(start) + k] != 0.0) & (not known[k])
     return new
 
 
 @plain(gather)
 def _gather(x, phi, start, variables, count):
-    for j in range(count):
-        x[j] = phi[start + variables[1 + j]]
+    for j in range(U(count)):
+        x[j] = phi[U(start + variables[U(1) + j])]
 
 
 @plain(move)
 def _move(weights, k, gain, length, coefficients, variables, count):
-    for j in range(count):
+    for j in range(U(count)):
         moved = min(max(weights[k, j] + np.float64(gain[j]) * length, -1e15), 1e15)
         weights[k, j] = moved
-        coefficients[0, k, variables[1 + j]] = moved
+        coefficients[0, k, U(variables[U(1) + j])] = moved
 
 
 @plain(inner_product)
 def _inner_product(a, i, b, j, length):
     sums = np.zeros(32, dtype=np.float32)
-    for k in range(0, length, 32):
-        for lane in range(32):
-            sums[lane] = fma(a[i + k + lane], b[j + k + lane], sums[lane])
+    for k in range(U(length // 32)):
+        for lane in range(U(32)):
+            sums[lane] = fma(a[U(i) + U(32) * k + lane], b[U(j) + U(32) * k + lane], sums[lane])
     half = 16
     while half:
         for lane in range(half):
@@ -115,17 +118,18 @@ def _inner_product(a, i, b, j, length):
 @plain(add_scaled)
 def _add_scaled(out, i, factor, values, j, length):
     low, high = np.float32(-1e15), np.float32(1e15)
-    for k in range(length):
-        moved = fma(factor, values[j + k], out[i + k])
+    for k in range(U(length)):
+        moved = fma(factor, values[U(j) + k], out[U(i) + k])
         moved = moved if moved < high else high
-        out[i + k] = moved if moved > low else low
+        out[U(i) + k] = moved if moved > low else low
 
 
 @plain(add_distances)
 def _add_distances(out, columns, start, width, values, first, count):
     for j in range(count):
-        for k in range(width):
-            distance = values[first + j] - columns[start + j * width + k]
+        column = U(start + j * width)
+        for k in range(U(width)):
+            distance = values[first + j] - columns[column + k]
             out[k] = fma(distance, distance, out[k])
 
 
