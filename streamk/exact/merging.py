@@ -10,7 +10,8 @@ from streamk.encoding.codec import Codec
 from streamk.encoding.rows import moved
 from streamk.exact.eigenpro import EigenProLearner
 from streamk.exact.expansion import Expansion
-from streamk.exact.reservoir import Reservoir, ReservoirLearner, Sample
+from streamk.exact.reservoir import ReservoirLearner
+from streamk.features.reservoir import Reservoir, Sample
 from streamk.learners.merging import check_features, check_mergeable, merge_into
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import streamk
 from streamk.distributed import Rows, learn
-from streamk.exact.reservoir import Reservoir
+from streamk.features.reservoir import Reservoir
 
 from .references import ticket
 from .test_reservoir import events as numbered

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamk.encoding.rows import EncodedRows
-from streamk.exact.reservoir import Reservoir
+from streamk.features.reservoir import Reservoir
 
 from .references import ticket
 
