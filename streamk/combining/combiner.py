@@ -59,7 +59,13 @@ def limit(combiner: object, coding: object, combined: object, target: object) ->
     raise NotImplementedError("for compiled code")
 
 
+def within_limits(combiner: object, coding: object, combined: object, target: object) -> object:
+    """Return what :func:`limit` does, for an event that came before: nothing changes. In compiled code."""
+    raise NotImplementedError("for compiled code")
+
+
 @default(limit)
+@default(within_limits)
 def _unlimited(combiner, coding, combined, target):
     return target
 

@@ -61,6 +61,7 @@ from streamk.combining.combiner import (
     relative,
     share,
     softmax,
+    within_limits,
 )
 from streamk.combining.intervals import STEEPEST, Intervals, follow, scale_at, spread_at
 from streamk.combining.level_shift import LevelShift, is_shifted, last_target, watch
@@ -240,6 +241,13 @@ def _limited(reach, intervals, coding, predicted, target):
 def _is_limiting(combiner):
     """Return whether targets far off are limited: not after a run of targets far off on the same side."""
     return combiner.reach[_LIMIT] != np.inf and abs(combiner.reach[_RUN]) < _IN_A_ROW
+
+
+@implements(within_limits, StackedNumbers)
+def _within_limits(combiner, coding, combined, target):
+    if not _is_limiting(combiner):
+        return target
+    return _limited(combiner.reach, combiner.intervals, coding, unclipped(coding, combined[0]), target)
 
 
 @implements(limit, StackedNumbers)

@@ -147,7 +147,7 @@ class Names:
 
     changed: tuple[tuple[str, bool], ...] = ()
     waiting: EventBuffer | None = None  # encoded events that are yet to be learned
-    sample: Movable | None = None  # encoded events that were learned
+    samples: tuple[Movable, ...] = ()  # encoded events that were learned
 
     def __init__(
         self,
@@ -335,9 +335,8 @@ class Names:
         places[stay] = np.arange(len(stay))
         kept = list(self.numbers)
         self.set_names([kept[slot] for slot in stay.tolist()], statistics[stay], uses[stay])
-        for stored in (self.waiting, self.sample):
-            if stored is not None:
-                stored.move(places)
+        for stored in self.samples if self.waiting is None else (self.waiting, *self.samples):
+            stored.move(places)
 
     def forget_after(self, count: int) -> None:
         """Remove the names registered after the first ``count``."""

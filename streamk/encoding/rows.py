@@ -56,6 +56,14 @@ class EncodedRows(NamedTuple):
         """Return rows that share no memory with these."""
         return EncodedRows(self.slots.copy(), self.keys.copy(), self.values.copy())
 
+    def without(self, left_out: NDArray[np.bool_]) -> EncodedRows:
+        """Return rows without these values; the array has their shape, or one row for all."""
+        return EncodedRows(
+            np.where(left_out, np.int32(UNSCALED), self.slots),
+            np.where(left_out, np.uint64(ABSENT), self.keys),
+            np.where(left_out, 0.0, self.values),
+        )
+
     def most_slots(self) -> int:
         """Return the number of structured slots that hold all the rows' slots, 0 if there are none."""
         return int(np.where(self.keys <= MOST_SLOTS, self.keys, 0).max(initial=0))

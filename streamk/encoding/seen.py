@@ -20,8 +20,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import Integers
-from streamk.compiling import INNER
-from streamk.encoding.rows import ABSENT, CATEGORY
+from streamk.compiling import ENTRY, INNER
+from streamk.encoding.rows import ABSENT, CATEGORY, EncodedRows
 from streamk.state import Field, Stateful
 
 _WORDS = 4096  # of 64 bits, in each filter
@@ -45,6 +45,20 @@ class SeenValues(Stateful):
     def __init__(self) -> None:
         self.bits: Bits = np.zeros((2, _WORDS), dtype=np.uint64)
         self.state: Integers = np.zeros(2, dtype=np.int64)
+
+    def copy_from(self, other: SeenValues) -> None:
+        """Become a copy of another record."""
+        self.bits[:], self.state[:] = other.bits, other.state
+
+    def add(self, rows: EncodedRows) -> None:
+        """Record the values of categories in these rows, in order."""
+        _mark_rows((self.bits, self.state), rows)
+
+    def known(self, rows: EncodedRows) -> EncodedRows:
+        """Return rows without the values of categories that are not recorded."""
+        unknown = np.zeros(rows.values.shape, dtype=bool)
+        _find_unknown((self.bits, self.state), rows, unknown)
+        return rows.without(unknown) if unknown.any() else rows
 
     def merge_from(self, others: list[SeenValues]) -> None:
         """Become the union of several records, of their current filters and of their others."""
@@ -108,3 +122,20 @@ def mark_seen(seen, rows, i):
                     state[_CURRENT], state[_COUNT] = 1 - state[_CURRENT], 0
                     for word in range(_WORDS):
                         bits[state[_CURRENT], word] = np.uint64(0)
+
+
+@njit(**ENTRY)
+def _mark_rows(seen, rows):
+    for i in range(rows[2].shape[0]):
+        mark_seen(seen, rows, i)
+
+
+@njit(**ENTRY)
+def _find_unknown(seen, rows, unknown):
+    slots, keys, _ = rows
+    for i in range(unknown.shape[0]):
+        shared = min(i, slots.shape[0] - 1)
+        for j in range(unknown.shape[1]):
+            key = keys[shared, j]
+            category = slots[shared, j] <= CATEGORY and key != ABSENT
+            unknown[i, j] = category and not is_seen(seen, key)

@@ -16,11 +16,15 @@ from river.conf.interval import Interval
 
 from streamk.arrays import Array, Arrays, Json, Places, Table
 from streamk.combining.stacking import Stacking
+from streamk.encoding.batches import Batch
 from streamk.encoding.codec import EVENTS, no_targets
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
+from streamk.encoding.label_history import MEAN as MEAN_LABELS
+from streamk.encoding.label_history import NOW
 from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
+from streamk.encoding.seen import SeenValues
 from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
@@ -29,6 +33,7 @@ from streamk.learners.classifier import Classifier
 from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, saturated_among
 from streamk.learners.regressor import Regressor
+from streamk.learners.rehearsal import Rehearsal
 from streamk.learners.stale import StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
 from streamk.learners.summary import Summary
@@ -91,6 +96,7 @@ class _Kernel(StreamingLearner):
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it
         self._stale = StaleExperts(count, self.classifies, logits, groups)
+        self._rehearsal = Rehearsal()
         self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
@@ -108,7 +114,8 @@ class _Kernel(StreamingLearner):
             (:mod:`streamk.combining.stacking`). ``relevance`` of every input that has one, in the two blocks
             of features (:mod:`streamk.features.relevance`). ``transformed``: the names of inputs with heavy
             tails, and ``robust``: whether the learner limits errors with heavy tails
-            (:mod:`streamk.learners.tails`).
+            (:mod:`streamk.learners.tails`). ``time_like``: numbers that are no inputs while labels come late,
+            since their values never repeat (:mod:`streamk.learners.rehearsal`).
             ``plot()`` draws relevance and weights, :func:`streamk.learners.summary.plot_weights` weights over
             events.
         """
@@ -129,6 +136,7 @@ class _Kernel(StreamingLearner):
             "relevance": {} if self._map is None else self._relevance(),
             "transformed": sorted(self._codec.inputs.transforms),
             "robust": stacking.is_robust,
+            "time_like": [list(self._codec.inputs.numbers)[slot] for slot in self._rehearsal.time_like],
         }
         return summary
 
@@ -154,48 +162,121 @@ class _Kernel(StreamingLearner):
 
     def _pass_by(self, counts: bool) -> None:
         if counts and self._map is not None and not self._is_frozen:
+            self._rehearsal.no_label_comes(1)
             stale = self._stale_experts
             stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
+
+    def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
+        rehearsal = self._rehearsal
+        asked = rehearsal.asked
+        if rehearsal.is_late_after(asked) and not self._is_frozen:
+            rows, goal = self._encode_learned(x).copy(), np.array([[target], [weight]])
+            self._ready(rows, outputs, opens=False)
+            self._see_label(asked)
+            self._learn_rows(rows, goal, np.zeros(1, dtype=np.intp), np.zeros((0, self._outputs)))
+            return
+        super()._learn_event(x, target, weight, outputs)
+        self._see_label(asked)
+
+    def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
+        learned, without = goal[1] > 0.0, np.isnan(goal[0])
+        first = int(learned.argmax()) if learned.any() else len(learned)
+        if not wanted:
+            self._rehearsal.no_label_comes(int(without[:first].sum()))
+        if first < len(learned):
+            self._see_label(1 if wanted else self._rehearsal.asked)
+        return super()._learn_batch(rows, goal, outputs, wanted)
+
+    def _see_label(self, asked: int) -> None:
+        """See a label that came after so many events were predicted since the label before."""
+        self._rehearsal.label_comes(asked, self._values)
+        if not self.delay:
+            self._labels_learned = MEAN_LABELS if self._rehearsal.lateness else NOW
+
+    def _rehearse(self, rows: EncodedRows, goal: Array) -> tuple[EncodedRows, Array]:
+        """Return events to learn, each followed by an earlier one."""
+        rehearsal, inputs = self._rehearsal, self._codec.inputs
+        if rehearsal.reservoir is None:
+            assert self._map is not None
+            assert self._map.sections is not None
+            sampled, seed = self._map.sections.sample.events(), self._map.seed
+            earlier = inputs.restore_values(sampled.rows)
+            rehearsal.begin(seed, rows, earlier, sampled.goal)
+            inputs.samples = (*inputs.samples, rehearsal)
+        return rehearsal.follow(rows, goal, self._values)
+
+    @property
+    def _values(self) -> SeenValues:
+        """The record of values of categories that were learned."""
+        assert self._codec.seen is not None
+        return self._codec.seen
 
     def _learn_rows(self, rows: EncodedRows, goal: Array, learned: Places, out: Array) -> None:
         """Learn rows one by one; a row whose target is NaN has no label."""
         stale, unlabelled = self._stale_experts, np.isnan(goal[0])
         before = stale.unlabelled(self.events)
-        if not before and not unlabelled.any():
+        counts = None
+        if before or unlabelled.any():
+            counts = unlabelled_before(unlabelled, goal[1] > 0.0, before)
+        if self._rehearsal.lateness and not len(out) and len(learned):
+            rows, goal = self._rehearse(rows.select(learned), goal[:, learned])
+            super()._learn_rows(rows, goal, np.flatnonzero(goal[1] > 0.0), out)
+        elif counts is None:
             super()._learn_rows(rows, goal, learned, out)
-            return
-        counts = unlabelled_before(unlabelled, goal[1] > 0.0, before)
-        shares = stale.share(counts[:-1])
+        else:
+            self._learn_between(rows, goal, stale.share(counts[:-1]), out)
+        if counts is not None:
+            stale.count_unlabelled(int(counts[-1]), self.events)
+
+    def _learn_between(self, rows: EncodedRows, goal: Array, shares: Array, out: Array) -> None:
+        """Learn rows between which there are events without a label; for ``shares`` see below."""
         cuts = np.flatnonzero(np.diff(shares > 0.0)) + 1
         for start, stop in itertools.pairwise([0, *cuts.tolist(), len(shares)]):
             part = slice(start, stop)
             selected, goals, filled = rows.select(part), np.ascontiguousarray(goal[:, part]), out[part]
             if shares[start] > 0.0 and len(out):
                 filled = np.zeros((stop - start, self._outputs))
-                self._predict_rows(selected, filled, shares[part])
+                self._predict_rows(selected, filled, shares=shares[part])
                 out[part, : filled.shape[1]] = filled
                 filled = np.zeros((0, out.shape[1]))
             super()._learn_rows(selected, goals, np.flatnonzero(goals[1] > 0.0), filled)
-        stale.count_unlabelled(int(counts[-1]), self.events)
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
-        stale = self._stale_experts
-        if not stale.passed or not stale.unlabelled(self.events):
+        stale, rehearsal = self._stale_experts, self._rehearsal
+        rehearsal.asked += 1
+        if not rehearsal.lateness and (not stale.passed or not stale.unlabelled(self.events)):
             return super()._predict_event(x, out)
-        predictions = self._predict_batch(batch([x]), 0 if out is None else 1)
+        predictions = super()._predict_batch(batch([x]), 0 if out is None else 1)
         if out is not None and predictions.size:
             out[:] = predictions
         return predictions[0] if predictions.size else None
 
-    def _predict_rows(self, rows: EncodedRows, out: Array, shares: Array | None = None) -> None:
-        """Fill ``out`` with predictions; ``shares`` are the parts that the combiner of stale experts has."""
-        super()._predict_rows(rows, out)
+    def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
+        self._rehearsal.asked += len(rows)
+        return super()._predict_batch(rows, more)
+
+    def _shares(self, rows: int, first: int = 0) -> Array:
+        """Return the part of the combiner of stale experts in predictions of rows from ``first`` on."""
         stale = self._stale_experts
+        if self._is_frozen:
+            return np.zeros(rows)
+        passed = stale.unlabelled(self.events) + first + np.arange(rows)
+        return stale.share(np.maximum(passed, self._rehearsal.lateness))
+
+    def _predict_rows(
+        self, rows: EncodedRows, out: Array, first: int = 0, shares: Array | None = None
+    ) -> None:
+        """Fill ``out`` with predictions; ``shares`` are the parts that the combiner of stale experts has."""
+        rows = self._rehearsal.steady(rows)
         if shares is None:
-            shares = np.full(len(out), stale.share(stale.unlabelled(self.events)))
+            shares = self._shares(len(out), first)
+        live = np.flatnonzero(shares < 1.0)
+        if len(live):
+            before = int(live[-1]) + 1
+            super()._predict_rows(rows.select(slice(before)), out[:before])
         if self._map is not None and shares.any():
             by_stale = np.zeros_like(out)
-            self._run_stale(self._map, rows, stale.combiner.record, by_stale)
+            self._run_stale(self._map, rows, self._stale_experts.combiner.record, by_stale)
             out += shares[:, None] * (by_stale - out)
 
     @property
@@ -240,6 +321,19 @@ class _Kernel(StreamingLearner):
             for expert in self._experts:
                 expert.forget(columns)
         self._renew_arguments()
+
+    def _to_parts(self) -> tuple[Json, Arrays]:
+        header, arrays = super()._to_parts()
+        return header, arrays | self._rehearsal.state_dict()
+
+    def _restore_experts(self, header: Json, arrays: Arrays, closed: bool) -> None:
+        super()._restore_experts(header, arrays, closed)
+        inputs, rehearsal = self._codec.inputs, self._rehearsal
+        rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
+        if rehearsal.reservoir is not None:
+            inputs.samples = (*inputs.samples, rehearsal)
+            self._check_labels(rehearsal.reservoir.rows()[1][0].tolist())
+        self._see_label(0)
 
     def _freeze(self, learner: _Kernel) -> None:
         """Use the weights and intervals for stale experts, and the mean of the label memory."""
@@ -420,7 +514,7 @@ class KernelRegressor(_Kernel, Regressor):
         check_level(level)
         prediction = self._predict_event(x, np.empty((1, 2)))
         predicted, scale = _UNKNOWN if prediction is None else prediction.tolist()
-        return Interval(*self._around(predicted, scale, level))
+        return Interval(*self._around(predicted, scale, level, float(self._shares(1)[0])))
 
     def predict_interval_many(
         self, X: Table, level: float = 0.9, names: Sequence[str] | None = None
@@ -433,14 +527,19 @@ class KernelRegressor(_Kernel, Regressor):
         rows = batch(X, names)
         predictions = self._predict_batch(rows, 1)
         pairs = predictions.tolist() if predictions.size else [_UNKNOWN] * len(rows)
-        ends = [self._around(predicted, scale, level) for predicted, scale in pairs]
+        shares = self._shares(len(rows)).tolist()
+        ends = [
+            self._around(predicted, scale, level, share)
+            for (predicted, scale), share in zip(pairs, shares, strict=True)
+        ]
         table = rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
         return cast(Table, table)
 
-    def _around(self, predicted: float, scale: float, level: float) -> tuple[float, float]:
+    def _around(self, predicted: float, scale: float, level: float, share: float) -> tuple[float, float]:
         """Return the ends of the interval of a prediction, in the units of the target.
 
-        Errors are expected to be ``scale`` times as large as they usually are with such predictions.
+        Errors are expected to be ``scale`` times as large as they usually are with such predictions. The
+        combiner of stale experts has a ``share`` in it.
         """
         if self.events < 2:
             return -math.inf, math.inf
@@ -449,9 +548,9 @@ class KernelRegressor(_Kernel, Regressor):
         if deviation == 0.0:
             return predicted, predicted
         standard = (predicted - unit[0, MEAN]) / deviation
-        stale, stale_intervals = self._stale_experts, self._stale_experts.combiner.intervals
+        stale_intervals = self._stale_experts.combiner.intervals
         below, above = self._combiner.intervals.around(standard, level, scale)
-        if stale_intervals is not None and (share := float(stale.share(stale.unlabelled(self.events)))):
+        if stale_intervals is not None and share:
             still_below, still_above = stale_intervals.around(standard, level, scale)
             below += share * (still_below - below)
             above += share * (still_above - above)

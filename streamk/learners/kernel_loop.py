@@ -21,7 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Places
-from streamk.combining.combiner import Combiner, adapt, combine, limit
+from streamk.combining.combiner import Combiner, adapt, combine, limit, within_limits
 from streamk.compiling import CALLED, ENTRY, INNER, ZERO
 from streamk.dispatch import over, over_groups
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
@@ -164,8 +164,9 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
     Parameters
     ----------
     learning : bool
-    late : bool
-        Whether labels come late.
+    late : int
+        The labels with which an event is learned: ``NOW``, those that have arrived; ``THEN``, those that had
+        arrived when it was predicted; ``MEAN``, if labels come so late that they say nothing about it.
     rarely : int
         One event in so many is learned by the combiner of ``stale``; 0 for none.
     reuse : bool
@@ -181,7 +182,8 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
         when the learned event was predicted, the first itself unless labels come late; and of copied
         coefficients and their combiner (:mod:`streamk.learners.stale`).
     goal
-        ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
+        ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned; negative: that of
+        an earlier event that experts learn again, and nothing else does).
     out
         ``(n, K)`` float64, or ``(0, K)`` if predictions are not wanted. For numbers that are predicted and
         not learned there may be a second column, which stacked experts fill with the size of errors.
@@ -233,13 +235,17 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
             learned = learning and goal[1, start + i] > 0.0
             if not reused:
                 fill_columns(features.sections, scratch, np.int64(i), learned, phi)
+            if learning and goal[1, start + i] < 0.0:
+                _learn_again(handle, stale, rarely, scratch, phi, np.int64(i), goal[:, start + i])
+                continue
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), scratch, residual)
                 _adapt(stale, stale, scratch, residual, goal[0, start + i], goal[1, start + i])
             prediction = out[start + i] if out.shape[0] > 0 else residual
             if not reused:
-                _answer(handle, np.int64(NOW), phi, np.int64(i), scratch, prediction)
+                labels = np.int64(MEAN) if late == MEAN else np.int64(NOW)
+                _answer(handle, labels, phi, np.int64(i), scratch, prediction)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 actual, predicted = target, 0.0 if coding.classes else prediction[0]
@@ -248,11 +254,11 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
                     _take_gradients(handle, scratch, spare, i, prediction, weight)
                 _take_test(handle, handle.exchanges, buffers, i, prediction, target, weight)
-                if late:
+                if late == THEN:
                     prediction = residual
                     _answer(before, np.int64(THEN), phi, np.int64(i), scratch, prediction)
                 _adapt(handle, before, scratch, prediction, actual, weight)
-                if late:
+                if late == THEN:
                     _answer(handle, np.int64(THEN), phi, np.int64(i), scratch, prediction)
                 if is_learned(coding, target):
                     noted = target, weight, predicted, 0.0 if coding.classes else actual
@@ -296,6 +302,20 @@ def _learn(handle, scratch, phi, i, target, weight):
         step_all(handle.groups, 0, observation)
         remember(coding.memory, coding.queue, aim, coding.classes)
     observe_target(coding, target, weight)
+
+
+@njit(**CALLED)
+def _learn_again(handle, stale, rarely, scratch, phi, i, goal):
+    """Let the experts learn row ``i``, an earlier event, and rarely the combiner of stale ones."""
+    coding, prediction, target, weight = handle.coding, scratch.residual, goal[0], -goal[1]
+    _answer(handle, np.int64(MEAN), phi, i, scratch, prediction)
+    within = within_limits(handle.combiner, coding, prediction, target)
+    if is_drawn(rarely, coding.counts[EVENTS]):
+        combine(stale.combiner, coding, scratch.outputs, scratch.working, prediction)
+        _adapt(stale, stale, scratch, prediction, target, weight)
+    if is_learned(coding, within):
+        aim, known = aim_of(coding, within), outputs_after(coding, within)
+        step_all(handle.groups, 0, Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual))
 
 
 @njit(**CALLED)

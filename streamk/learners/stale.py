@@ -10,7 +10,9 @@ intervals, as wide as the errors of the copies.
 
 Experts also become stale while events have no label. If ``a > 16`` events have come since the last label, the
 prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner and ``g`` of the second, both with the
-present experts. After 16 events the two have equal errors on Elec2.
+present experts. After 16 events the two have equal errors on Elec2. From 256 on, it is ``g``. The rows of one
+call of ``predict_many`` are events without a label, too; and if labels come late
+(:mod:`streamk.learners.rehearsal`), ``a`` is at least that.
 
 When a block of features restarts, its copied coefficients belong to other features, and the second combiner
 waits for the next copies.
@@ -38,6 +40,7 @@ _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weig
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 _TRUSTED = 16.0  # events without a label before predictions change
+_SURE = 256  # events without a label after which predictions are those of this combiner alone
 _UNKNOWN = -1.0
 
 
@@ -87,8 +90,9 @@ class StaleExperts:
 
     def share(self, unlabelled: int | Integers) -> Array:
         """Return the share of this combiner in a prediction, after so many events without a label."""
-        trusted = not self.combiner.has_learned
-        return np.where(trusted, 0.0, 1.0 - _TRUSTED / np.maximum(unlabelled, _TRUSTED))
+        if not self.combiner.has_learned:
+            return np.zeros(np.shape(unlabelled))
+        return np.where(unlabelled < _SURE, 1.0 - _TRUSTED / np.maximum(unlabelled, _TRUSTED), 1.0)
 
     def until(self, events: float) -> float:
         """Return the number of events until copies are due."""
@@ -134,8 +138,8 @@ class StaleExperts:
                 arrays |= field.stored(array)
         return arrays
 
-    def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
-        """Load the arrays of a model file; raise a ValueError if they are impossible."""
+    def load_state_dict(self, arrays: Arrays, live: Live, events: int, closed: bool = False) -> None:
+        """Load the arrays of a model file, without the copies if ``closed``; a ValueError if impossible."""
         self.arrays = []
         self.grow(live)
         if "stale.unlabelled" in arrays:
@@ -153,6 +157,8 @@ class StaleExperts:
             or (0.0 <= self.since <= events and self.since % _period(self.since) == 0.0)
         ):
             raise ValueError("the age of its copies is impossible")
+        if closed:
+            self.since = _UNKNOWN
         if self.since >= 0.0:
             for field, array in zip(_fields(live), self.arrays, strict=True):
                 field.load(arrays, array)

@@ -24,7 +24,7 @@ from streamk.encoding.codec import EVENTS, KNOWN, Codec, Coding, outputs_after
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.label_history import MEAN
+from streamk.encoding.label_history import MEAN, NOW, THEN
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
 from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
@@ -71,8 +71,6 @@ class Handles:
 
     Attributes
     ----------
-    late
-        Whether labels come late.
     parameters
         The handle of present parameters.
     views
@@ -91,7 +89,6 @@ class Handles:
         For predictions without new labels: the handle of parameters, and the label memory.
     """
 
-    late: bool
     parameters: Handle
     views: Handle
     goal: Array
@@ -198,6 +195,7 @@ class StreamingLearner(Learner):
             inputs, labels, memory, self.scale_target, delay if label_memory else None, records, clip
         )
         self._history = ParameterHistory(delay) if delay else None
+        self._labels_learned = THEN if delay else NOW
         self._stale: StaleExperts | None = None
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
@@ -207,7 +205,7 @@ class StreamingLearner(Learner):
         )  # fmt: skip
         self._map = made
         if made.sections is not None:
-            self._codec.inputs.sample = made.sections.sample
+            self._codec.inputs.samples = (made.sections.sample,)
         return made
 
     def _make_sections(self) -> Sections | None:
@@ -301,7 +299,7 @@ class StreamingLearner(Learner):
             return np.zeros((len(rows), 0))
         out = np.zeros((len(rows), self._outputs + more))
         for part in slices(len(rows), _PIECE):
-            self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part])
+            self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part], part.start)
         return out
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
@@ -353,14 +351,17 @@ class StreamingLearner(Learner):
             self._learned()
             start = stop
 
-    def _predict_rows(self, rows: EncodedRows, out: Array) -> None:
-        """Fill ``out`` with predictions, by matrix products for learners of blocks with a frequency table."""
+    def _predict_rows(self, rows: EncodedRows, out: Array, first: int = 0) -> None:
+        """Fill ``out`` with predictions of rows from number ``first`` of a call on.
+
+        They are matrix products for learners of blocks with a frequency table.
+        """
         e = self._map
         if e is None:
             return
         if self.classifies and out.shape[1] > self._outputs:
             narrow = np.zeros((len(out), self._outputs))
-            self._predict_rows(rows, narrow)
+            StreamingLearner._predict_rows(self, rows, narrow)
             out[:, : self._outputs] = narrow
             return
         self._cover(e, rows)
@@ -516,12 +517,12 @@ class StreamingLearner(Learner):
             if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = self._view(shared, copies, self._stale.combiner.record)
-            goal, out, late = np.zeros((2, 1)), np.zeros((1, self._outputs)), self._history is not None
+            goal, out = np.zeros((2, 1)), np.zeros((1, self._outputs))
             views, statistics = make_handle((now, before, frozen)), self._codec.inputs.statistics
             if self._entry is not None and self._entry.views != views._numba_type_:
                 self._entry = None
             scratch = Scratch(e, len(self._experts), self._outputs, self._combiner)
-            self._handles = Handles(late, now, views, goal, out, statistics, e.record, scratch)
+            self._handles = Handles(now, views, goal, out, statistics, e.record, scratch)
         return self._handles
 
     def _shared(self, e: FeatureMap, coding: Coding, source: object, features: Any) -> Shared:
@@ -601,7 +602,17 @@ class StreamingLearner(Learner):
         # buffers and ``out`` of the handles hold this prediction until the next call
         handles.predicted = None if learning or out is not None else inputs.encoded
         rarely = self._stale.rarely if learning and self._stale is not None else 0
-        arguments = learning, handles.late, rarely, reuse, handles.buffers, rows, handles.views, goal, filled
+        arguments = (
+            learning,
+            self._labels_learned,
+            rarely,
+            reuse,
+            handles.buffers,
+            rows,
+            handles.views,
+            goal,
+            filled,
+        )
         run = self._run_first if self._entry is None else self._entry.run
         code: int = run(*arguments)
         if code == DONE or code >= 0:
@@ -651,7 +662,7 @@ class StreamingLearner(Learner):
         rarely, width = 0 if self._stale is None else self._stale.rarely, rows.values.shape[1]
         buffers = handles.scratch.take(width)
         run = self._run_first if self._entry is None else self._entry.run
-        code: int = run(learning, handles.late, rarely, False, buffers, rows, views, goal, filled)
+        code: int = run(learning, self._labels_learned, rarely, False, buffers, rows, views, goal, filled)
         handles.scratch.put_back(width, buffers)
         if filled is not out:
             out[:] = filled
@@ -810,7 +821,7 @@ class StreamingLearner(Learner):
         if self._history is not None:
             self._history.load_state_dict({} if closed else arrays, self._live(), self.events)
         if self._stale is not None:
-            self._stale.load_state_dict({} if closed else arrays, self._coefficients(), self.events)
+            self._stale.load_state_dict(arrays, self._coefficients(), self.events, closed)
         if not all(expert.is_open for expert in self._experts):
             self._growth.open_again()
 

@@ -159,5 +159,5 @@ def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
     fresh._learn_rows(rows, goal, np.arange(goal.shape[1]), np.zeros((0, learner._outputs)))
     again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
     codec.__dict__.update(again.__dict__)
-    learner.__dict__.update({**fresh.__dict__, "_codec": codec})
+    learner.__dict__.update({**fresh.__dict__, "_codec": codec, "_rehearsal": learner._rehearsal})
     learner._renew_arguments()

@@ -1,0 +1,207 @@
+"""Rehearsal: where labels come late, experts learn earlier events again.
+
+Experts that follow the last events suit the next one, and not one that is asked about long after. Where
+labels come late, each learned event is therefore followed by an earlier one, drawn at random from a uniform
+sample of those so far. Experts learn it again (Robins 1995), and rarely the combiner of stale experts does.
+Scales, relevance, the weights of experts for the next event and counts do not change by it. The label memory
+is at its running mean for both.
+
+Dates, counters and other inputs that never repeat would hold what the other inputs should, and carry
+predictions beyond what was learned. So values of categories that were not known when the event was predicted
+are skipped. A number is *time-like* if twice in a row most of its values, of the events predicted together,
+lie outside of the range that was known then; while it is, it is no input.
+
+How late labels come is seen at the labels: it is the number of events that were predicted since the label
+before. If it was at least 256 at two labels that followed predictions, one after the other, labels come late,
+until one comes sooner. Labels that follow each other without a prediction between them say nothing. A single
+look at a test set between two parts of a stream therefore changes nothing that is learned.
+
+The sample holds at most 4,096 events, fewer if they are wide. It begins with the last 1,024 events, and grows
+only while labels come late.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.arrays import Array, Arrays, typed
+from streamk.compiling import ENTRY
+from streamk.encoding.rows import EncodedRows, stack
+from streamk.encoding.seen import SeenValues
+from streamk.features.counter import GOLDEN64, MASK64, block_keys
+from streamk.features.reservoir import Reservoir
+from streamk.learners.learner import with_prefix
+
+LATE = 256  # events predicted since the label before
+_MOST, _LEAST = 4096, 256  # events of the sample
+_INPUTS = 2**18  # of them all
+_DRAWS = 0x4452_4157  # differs from all random streams of features
+# Of every number: the range that was known when events were predicted, and is now; how many values since
+# then lie outside of it, of how many; how many times in a row most did
+_LOW, _HIGH, _LEAST_NOW, _MOST_NOW, _OUTSIDE, _COUNT, _TIMES = range(7)
+_NO_RANGE = np.array([np.inf, -np.inf, np.inf, -np.inf, 0.0, 0.0, 0.0])
+_MOSTLY = 0.5
+
+
+class Rehearsal:
+    """How late labels come, and the sample of earlier events.
+
+    Attributes
+    ----------
+    asked
+        The number of events predicted since an event was learned; not saved.
+    reservoir
+        The sample, None until labels come late.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.reservoir: Reservoir | None = None
+        self._lateness = 0, 0  # at the last two labels that followed predictions
+        self._known = SeenValues()  # values of categories that were learned when events were predicted
+        self._ranges: Array = np.zeros((0, len(_NO_RANGE)))
+
+    @property
+    def lateness(self) -> int:
+        """How many events late labels come, 0 if that is less than 256."""
+        least = min(self._lateness)
+        return least if least >= LATE else 0
+
+    def is_late_after(self, asked: int) -> bool:
+        """Return whether labels come late, if one comes after so many events were predicted."""
+        return min(self._lateness[1], asked) >= LATE if asked else self.lateness > 0
+
+    def label_comes(self, asked: int, seen: SeenValues) -> None:
+        """See a label after so many events were predicted; ``seen`` are the values learned before it."""
+        self.asked = 0
+        if asked:
+            self._lateness = self._lateness[1], asked
+            if self.lateness:
+                self._known.copy_from(seen)
+                ranges = self._ranges
+                some = ranges[:, _COUNT] > 0.0
+                outside = (ranges[:, _OUTSIDE] > _MOSTLY * ranges[:, _COUNT])[some]
+                ranges[some, _TIMES] = outside * (ranges[some, _TIMES] + 1.0)
+                ranges[:, [_LOW, _HIGH]] = ranges[:, [_LEAST_NOW, _MOST_NOW]]
+                ranges[:, [_OUTSIDE, _COUNT]] = 0.0
+
+    def no_label_comes(self, count: int) -> None:
+        """See events that have no label: they do not wait for one any more."""
+        self.asked = max(self.asked - count, 0)
+
+    def begin(self, seed: int, rows: EncodedRows, earlier: EncodedRows, goal: Array) -> None:
+        """Begin the sample with earlier events; ``rows`` are those that come next."""
+        width = max(rows.values.shape[1], earlier.values.shape[1], 1)
+        self.reservoir = Reservoir(min(max(_INPUTS // width, _LEAST), _MOST), seed)
+        if goal.shape[1]:
+            self._observe(earlier)
+            self._ranges[:, [_LOW, _HIGH]] = self._ranges[:, [_LEAST_NOW, _MOST_NOW]]
+            self._ranges[:, [_OUTSIDE, _COUNT]] = 0.0
+            self.reservoir.add(earlier, goal)
+
+    def _observe(self, rows: EncodedRows) -> None:
+        """See the values of numbers."""
+        slots = int(rows.slots.max(initial=-1)) + 1
+        if slots > len(self._ranges):
+            more = np.tile(_NO_RANGE, (slots - len(self._ranges), 1))
+            self._ranges = np.concatenate([self._ranges, more])
+        _observe_values(rows, self._ranges)
+
+    @property
+    def time_like(self) -> list[int]:
+        """The slots of numbers that are time-like."""
+        return [] if not self.lateness else np.flatnonzero(self._ranges[:, _TIMES] >= 2.0).tolist()
+
+    def steady(self, rows: EncodedRows) -> EncodedRows:
+        """Return rows without numbers that are time-like."""
+        slots = self.time_like
+        return rows.without(np.isin(rows.slots, slots)) if slots else rows
+
+    def move(self, places: NDArray[np.int32]) -> None:
+        """Move slot ``k`` to ``places[k]``, as :meth:`Reservoir.move` does."""
+        if self.reservoir is not None:
+            self.reservoir.move(places)
+        stay = places[: len(self._ranges)] >= 0
+        ranges = np.tile(_NO_RANGE, (int(places.max(initial=-1)) + 1, 1))
+        ranges[places[: len(self._ranges)][stay]] = self._ranges[stay]
+        self._ranges = ranges
+
+    def follow(self, rows: EncodedRows, goal: Array, seen: SeenValues) -> tuple[EncodedRows, Array]:
+        """Return events to learn, each followed by an earlier one, of negative weight; sample them.
+
+        Their values of categories are recorded in ``seen``.
+        """
+        reservoir = self.reservoir
+        assert reservoir is not None
+        seen.add(rows)
+        self._observe(rows)
+        rows, count, before = self.steady(self._known.known(rows)), goal.shape[1], reservoir.seen
+        held = np.minimum(before + np.arange(count), reservoir.most)  # before each event
+        keys = block_keys((reservoir.seed ^ _DRAWS) + before * GOLDEN64 & MASK64, count)
+        draws = (keys % np.maximum(held, 1).astype(np.uint64)).astype(np.intp)
+        old = np.flatnonzero(draws < len(reservoir))
+        stored, goals = reservoir.rows() if before else (rows, goal)
+        earlier, targets = stored.select(draws[old]), goals[:, draws[old]]
+        source = np.full(count, -1)
+        source[old] = count + np.arange(len(old))
+        latest: dict[int, int] = {}  # of these events, by place
+        places = reservoir.add(rows, goal).tolist()
+        for k, (draw, place) in enumerate(zip(draws.tolist(), places, strict=True)):
+            source[k] = latest.get(draw, source[k])
+            if place >= 0:
+                latest[place] = k
+        order = np.column_stack([np.arange(count), source]).ravel()
+        weights = np.tile([1.0, -1.0], count)[order >= 0]
+        order = order[order >= 0]
+        both = np.concatenate([goal, targets], axis=1)[:, order]
+        both[1] *= weights
+        return stack([rows, self.steady(earlier)]).select(order), both
+
+    def state_dict(self) -> Arrays:
+        """Return the arrays to store in a model file; none before labels come late."""
+        if self.reservoir is None and not self.lateness:
+            return {}
+        most = 0 if self.reservoir is None else self.reservoir.most
+        lateness = np.array([*self._lateness, most], dtype=np.int64)
+        seen = {"rehearsal.lateness": lateness, "rehearsal.ranges": self._ranges}
+        if self.reservoir is None:
+            return seen
+        known = {f"rehearsal.{name}": array for name, array in self._known.state_dict().items()}
+        return self.reservoir.state_dict() | known | seen
+
+    def load_state_dict(
+        self, arrays: Arrays, seed: int, slots: int, largest: float, closed: bool = False
+    ) -> None:
+        """Load the arrays of a model file, without the sample if ``closed``; a ValueError if impossible."""
+        if "rehearsal.lateness" not in arrays:
+            return
+        *lateness, most = typed(arrays, "rehearsal.lateness", np.int64, (3,)).tolist()
+        if min(lateness) < 0 or (most and not _LEAST <= most <= _MOST):
+            raise ValueError("how late labels came is impossible")
+        self._lateness = lateness[0], lateness[1]
+        count = len(arrays["rehearsal.ranges"])
+        self._ranges = typed(arrays, "rehearsal.ranges", np.float64, (count, len(_NO_RANGE))).copy()
+        if count > slots or np.isnan(self._ranges).any():
+            raise ValueError("the ranges of its numbers are impossible")
+        if most and not closed:
+            self._known.load_state_dict(with_prefix(arrays, "rehearsal."))
+            self.reservoir = Reservoir(most, seed)
+            self.reservoir.load_state_dict(arrays, slots, largest)
+
+
+@njit(**ENTRY)
+def _observe_values(rows, ranges):
+    """Widen the ranges of numbers, and count their values outside of those known before."""
+    slots, _, values = rows
+    for i in range(values.shape[0]):
+        shared = min(i, slots.shape[0] - 1)
+        for j in range(values.shape[1]):
+            slot = slots[shared, j]
+            if slot >= 0:
+                one, value = ranges[slot], values[i, j]
+                one[_OUTSIDE] += 0.0 if one[_LOW] <= value <= one[_HIGH] else 1.0
+                one[_COUNT] += 1.0
+                one[_LEAST_NOW] = min(one[_LEAST_NOW], value)
+                one[_MOST_NOW] = max(one[_MOST_NOW], value)
