@@ -212,4 +212,5 @@ def account_of(run: Replay, log: Log) -> Account:
     """Return what became of the rows of a replayed log."""
     example = [*log.examples, *run.examples, ""][0]
     skipped = run.refused + log.unreadable
-    return Account(run.events, skipped, log.unlabelled, example, log.misfits, log.format.types, log.cut)
+    events = run.events + run.contest.unscored
+    return Account(events, skipped, log.unlabelled, example, log.misfits, log.format.types, log.cut)

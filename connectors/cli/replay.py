@@ -32,7 +32,7 @@ from connectors.events.model_files import save as save_model
 from connectors.events.names import SEED, seed_line
 from connectors.replay import report
 from connectors.replay.contenders import NONE, QUICK, baselines, check_name, model_file, settings_of
-from connectors.replay.logs import Reading, delay_of, opened
+from connectors.replay.logs import PROTOCOLS, Reading, delay_of, event_count, opened
 from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring, identity_of
 from connectors.replay.run import replay_log
 from connectors.replay.writing import write
@@ -73,8 +73,19 @@ def replay_command(
     end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[
-        str, typer.Option(metavar="EVENTS", help="How many events late labels arrive; seconds with --time.")
-    ] = "0",
+        str | None,
+        typer.Option(
+            metavar="EVENTS", help="How many events late labels arrive; seconds with --time; 0 by default."
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(PROTOCOLS),
+            help="When labels arrive: before the next event, so many events late, or for a twentieth of the "
+            "log at once, after all of its events are predicted.",
+        ),
+    ] = None,
     time: Annotated[
         str | None, typer.Option(metavar="FIELD", help="When an event was: --delay is by this clock.")
     ] = None,
@@ -154,12 +165,12 @@ def replay_command(
             keep = None
             if checkpoint is not None:
                 identity = identity_of(
-                    files, log, labels, learner=names, set=parameters, delay=delay, time=time, key=key, by=by,
-                    interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
-                    form=form, start=start, end=end, **vars(reading),
+                    files, log, labels, learner=names, set=parameters, delay=delay or "0", protocol=protocol,
+                    time=time, key=key, by=by, interval=interval, level=level, baseline=baseline, task=task,
+                    limit=limit, strict=strict, form=form, start=start, end=end, **vars(reading),
                 )  # fmt: skip
                 keep = ReplayCheckpoint(checkpoint, identity)
-            log, late = delay_of(log, how, delay, time)
+            log, late = delay_of(log, how, delay, protocol, lambda: event_count(files, how, limit))
             with _showing(console, log, limit, as_json) as watch:
                 chosen = task or (configured.task if files[0].endswith(".toml") else task_of(models))
                 scoring = Scoring(interval, by, level, predictions)
@@ -278,6 +289,7 @@ def _fields(run: Replay) -> Json:
     return {
         "events": run.events,
         "task": run.task,
+        "labels": report.lateness(run).removeprefix(", "),
         "verdict": results.verdict(),
         "refused": run.refused,
         "contenders": contenders,

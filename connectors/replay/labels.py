@@ -292,7 +292,7 @@ class ByLabels:
     _stream: Iterator[Label] | None = None
 
     def __str__(self) -> str:
-        return f"of {self.path}, joined by {self.key}, when they come by {self.time}"
+        return f"from {self.path}, joined by {self.key}, at the times of {self.time}"
 
     @property
     def key(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from connectors.contract.errors import Interruption
 from connectors.contract.records import Log
 from connectors.events.decoding import EventFormat
 from connectors.events.model_files import LearnedFields
+from connectors.events.names import suggestion
 from connectors.files.log import ReplayLog
 from connectors.formats.open_file import is_pipe
 from connectors.kafka.sections import Kafka
@@ -19,7 +20,7 @@ from connectors.replay.labels import ByLabels, Joined, KeyedLog
 from connectors.settings.connector import connector_of
 from connectors.settings.file import load
 from connectors.settings.tables import LearnerSection
-from streamk.evaluation import DelayByTime
+from streamk.evaluation import DelayByChunks, DelayByTime
 from streamk.evaluation.label_delay import LabelDelay, check_delay
 
 _PLAIN = EventFormat()
@@ -29,6 +30,8 @@ _OF_FORMAT = {
 }  # fmt: skip
 _DIALECT = "delimiter", "decimal"
 _KAFKA = "kafka://"
+PROMPT, CHUNKS = "prompt", "chunks"
+PROTOCOLS = (PROMPT, "100", "1000", CHUNKS)
 
 
 class Reading(NamedTuple):
@@ -139,25 +142,80 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Lear
         yield log, settings.learner
 
 
-def delay_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log, int | LabelDelay]:
+def delay_of(
+    log: Log,
+    how: Reading,
+    delay: str | None,
+    protocol: str | None,
+    count: Callable[[], int],
+) -> tuple[Log, int | LabelDelay]:
     """Return a log, joined with its labels if they are in another one, and how late they come.
+
+    Parameters
+    ----------
+    log, how
+        The log, and the options for reading it.
+    delay, protocol
+        The options of these names.
+    count
+        Returns the number of events, for chunks.
 
     Raises
     ------
     ValueError
         If the options do not go together, or the labels cannot be read.
     """
-    late, labels, key = _delayed(delay, time), how.labels, how.key
+    if protocol is not None:
+        delay = _by_protocol(protocol, delay, how.time)
+    time, labels, key = how.time, how.labels, how.key
+    late = DelayByChunks(count()) if protocol == CHUNKS else _delayed(delay or "0", time)
     if labels is None or key is None:
         return log, late
     format = how.joined(labelled=True)
     if time is None:
         return Joined(log, labels, format, how.strict), late
-    if delay != "0":
+    if delay not in (None, "0"):
         raise ValueError("--delay: with --labels and --time, labels come when their log says")
     if is_pipe(labels):
         raise ValueError(f"--labels {labels}: with --time labels are read twice; give a file, not a pipe")
     return log, ByLabels(labels, format, time)
+
+
+def _by_protocol(protocol: str, delay: str | None, time: str | None) -> str:
+    """Return the delay of a protocol, which is the number of events that it names."""
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"--protocol {protocol}: no such protocol{suggestion(protocol, PROTOCOLS)}")
+    if delay is not None:
+        raise ValueError("--protocol and --delay exclude each other: both set how late labels come")
+    if time is not None and protocol != PROMPT:
+        raise ValueError(
+            f"--protocol {protocol}: with --time, labels come by that clock; use --delay SECONDS"
+        )
+    return protocol if protocol.isdigit() else "0"
+
+
+def event_count(files: Sequence[str], how: Reading, limit: int | None) -> int:
+    """Return the number of events of a log, at most ``limit``; the log is read for it.
+
+    Raises
+    ------
+    ValueError
+        If a file is a pipe, which cannot be read twice.
+    """
+    for path in files:
+        if path == "-" or (Path(path).exists() and is_pipe(path)):
+            raise ValueError(
+                f"--protocol {CHUNKS}: {path} is a pipe, whose events cannot be counted before they are "
+                "replayed; write it to a file first"
+            )
+    count = 0
+    with opened(files, how._replace(strict=False)) as (log, _):
+        log, _ = delay_of(log, how, None, None, int)
+        for batch in log.batches():
+            count += len(batch)
+            if limit is not None and count >= limit:
+                return limit
+    return count
 
 
 def _delayed(delay: str, time: str | None) -> int | LabelDelay:

@@ -116,12 +116,12 @@ def metrics_table(run: Replay) -> Table:
 
 
 def lateness(run: Replay) -> str:
-    """Return how late labels come, as the end of a sentence; empty if they do not."""
+    """Return when labels come, as the end of a sentence."""
     if run.late is None:
-        return ""
+        return ", labels come before the next event"
     if isinstance(run.late, DelayByCount):
-        return f", labels {run.late.delay:,} events late"
-    return f", labels {run.late}"
+        return f", labels come {run.late.delay:,} events late"
+    return f", labels come {run.late}"
 
 
 def summary(run: Replay, console: Console) -> None:

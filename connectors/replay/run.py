@@ -28,7 +28,7 @@ from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.evaluation.adapters import EventChunk
 from streamk.evaluation.contest import CHUNK, RefusedError, Scored
-from streamk.evaluation.label_delay import DelayByCount, LabelDelay, Refuse, delay_of
+from streamk.evaluation.label_delay import DelayByChunks, DelayByCount, LabelDelay, Refuse, delay_of
 from streamk.evaluation.replaying import LOOK, warm
 
 Watch = Callable[[Replay], None]
@@ -430,7 +430,7 @@ def _take(
 
 
 def _take_late(run: Replay, late: LabelDelay, piece: MicroBatch, log: Places, refuse: Refusals) -> None:
-    bad = _of_targets(run, log, refuse)
+    bad, in_chunks = _of_targets(run, log, refuse), isinstance(late, DelayByChunks)
     for x, y, line in zip(piece.chunk.events, piece.targets, piece.lines, strict=True):
         run.lines[late.count] = line
         try:
@@ -441,12 +441,13 @@ def _take_late(run: Replay, late: LabelDelay, piece: MicroBatch, log: Places, re
             refuse(rejected(log.place(line), getattr(error, "reason", error)))
             if refuse.ended:
                 return
-        if not run.events & (run.events - 1):
+        if in_chunks or not run.events & (run.events - 1):
             run.contest.score()
-            run.mark()
+            run.mark(last=in_chunks)
     run.contest.score()
-    if len(run.lines) > 2 * run.contest.waiting:  # not each time: many may wait
-        run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
+    asked = late.asked if isinstance(late, DelayByChunks) else run.contest.asked
+    if len(run.lines) > 2 * len(asked):  # not each time: many may wait
+        run.lines = {key: run.lines[key] for key in asked & run.lines.keys()}
 
 
 def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:

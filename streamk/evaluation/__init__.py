@@ -16,13 +16,14 @@ from streamk.evaluation.adapters import (
     tabled,
 )
 from streamk.evaluation.contest import CHUNK, Contest
-from streamk.evaluation.label_delay import DelayByCount, DelayByTime
+from streamk.evaluation.label_delay import DelayByChunks, DelayByCount, DelayByTime
 from streamk.evaluation.replaying import replay
 from streamk.evaluation.results import Results
 
 __all__ = [
     "CHUNK",
     "Contest",
+    "DelayByChunks",
     "DelayByCount",
     "DelayByTime",
     "Frozen",

@@ -15,6 +15,7 @@ import numpy as np
 
 from streamk.arrays import AnyArray, Array, Integers
 from streamk.encoding.fields import Event
+from streamk.encoding.rows import RowError
 from streamk.evaluation.metric import TASKS, decide
 
 _Events = Sequence[Event] | Callable[[], Sequence[Event]]
@@ -122,6 +123,15 @@ class ModelAdapter(ABC):
         """Predict and learn like :meth:`answer`; return a table of probabilities, or an array of numbers."""
         return tabled(self.answer(list(xs.events), list(ys)))
 
+    def predict_many(self, xs: EventChunk) -> Table | Array:
+        """Predict events and learn nothing; return what :meth:`answer_many` does."""
+        return tabled([self.predict(x) for x in xs.events])
+
+    def learn_many(self, xs: EventChunk, ys: Sequence[object]) -> None:
+        """Learn events whose targets have come together."""
+        for x, y in zip(xs.events, ys, strict=True):
+            self.learn(x, y)
+
 
 def tabled(predictions: Sequence[Any]) -> Table | Array:
     """Return predictions as a table if they are dicts of probabilities, as an array if they are numbers.
@@ -138,6 +148,15 @@ def tabled(predictions: Sequence[Any]) -> Table | Array:
     labels = list(dict.fromkeys(label for prediction in predictions for label in prediction))
     rows = [[prediction.get(label, 0.0) for label in labels] for prediction in predictions]
     return Table(labels, np.array(rows, dtype=np.float64).reshape(len(predictions), len(labels)))
+
+
+def batch_predictions(learner: Any, xs: EventChunk) -> Table | Array:
+    """Return the predictions of a streamk learner for events, in one compiled pass."""
+    events, names = (list(xs.events), None) if xs.matrix is None else (xs.matrix, xs.names)
+    if not hasattr(learner, "labels"):
+        return np.asarray(learner.predict_many(events, names=names), dtype=np.float64)
+    predicted = learner.predict_proba_many(events, names=names)
+    return tabled(predicted) if xs.matrix is None else Table(learner.labels, predicted)
 
 
 class LearnerAdapter(ModelAdapter):
@@ -177,6 +196,14 @@ class LearnerAdapter(ModelAdapter):
         else:
             answers = self.learner.predict_learn_array(list(xs.events), ys)
         return Table(self.learner.labels, answers) if self._classes else answers
+
+    def predict_many(self, xs: EventChunk) -> Table | Array:
+        """Predict events in one compiled pass."""
+        return batch_predictions(self.learner, xs)
+
+    def learn_many(self, xs: EventChunk, ys: Sequence[object]) -> None:
+        """Learn events in one compiled pass; a RowError names the first that it rejects."""
+        self.learner.learn_many(list(xs.events), ys)
 
 
 _TRUTHS: dict[object, bool] = {  # labels that say themselves which of two classes they are; 1 is True, too
@@ -278,6 +305,18 @@ class Frozen(ModelAdapter):
                 f"{error}; train it on such targets, or replay it on targets of its kind"
             ) from None
         self._fits = True
+
+    def predict_many(self, xs: EventChunk) -> Table | Array:
+        """Return the model's predictions of events."""
+        return self.subject.predict_many(xs)
+
+    def learn_many(self, xs: EventChunk, ys: Sequence[object]) -> None:
+        """Learn nothing; a RowError names the first event that the model rejects."""
+        for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
+            try:
+                self.learn(x, y)
+            except ValueError as error:
+                raise RowError(row, str(error)) from None
 
 
 def adapter_of(model: object, task: str) -> ModelAdapter:

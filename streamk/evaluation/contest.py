@@ -22,6 +22,7 @@ from streamk.evaluation.adapters import (
     ModelAdapter,
     Table,
     adapter_of,
+    batch_predictions,
     last_prediction,
     tabled,
 )
@@ -61,7 +62,7 @@ class FrozenTail:
 
     def __init__(self, name: str, learner: Any, codes: Codes, task: str, interval: int) -> None:
         self.name, self._codes, self._interval = name, codes, interval
-        self._model, self._classes = learner.frozen(), hasattr(learner, "labels")
+        self._model = learner.frozen()
         self.frozen, self.live = (ContenderMetrics(task, interval, False, 0.9) for _ in range(2))
         self.since: int | None = None
         self.error = ""
@@ -86,7 +87,7 @@ class FrozenTail:
         if self.error:
             return
         try:
-            answers = self._predict(xs[skipped:])
+            answers = batch_predictions(self._model, xs[skipped:])
         except ValueError as error:
             self.error = str(error)
             return
@@ -94,15 +95,6 @@ class FrozenTail:
         last, known = (None if each is None else each[skipped:] for each in (last, known))
         self.frozen.add(targets[skipped:], self._codes.arranged(answers, known), last, None, None)
         self.live.add(targets[skipped:], live[skipped:], last, None, None)
-
-    def _predict(self, xs: EventChunk) -> Table | Array:
-        model = self._model
-        if xs.matrix is None:
-            events = list(xs.events)
-            return tabled(model.predict_proba_many(events) if self._classes else model.predict_many(events))
-        if self._classes:
-            return Table(model.labels, model.predict_proba_many(xs.matrix, names=xs.names))
-        return np.asarray(model.predict_many(xs.matrix, names=xs.names), dtype=np.float64)
 
 
 class Scored(NamedTuple):
@@ -201,6 +193,7 @@ class Contest:
         }
         self.codes = Codes(task == TASKS[0])
         self.events = 0  # scored
+        self.unscored = 0  # learned only
         self._chunks = 0
         self.tail: FrozenTail | None = None
         self.listener: Listener | None = None
@@ -288,7 +281,24 @@ class Contest:
                     raise refused
             standing.seconds += time.perf_counter() - began
             predictions[name] = predicted, ends
+        self._scored(xs, ys, predictions)
+        if refused is not None:
+            raise refused
+        return len(ys)
+
+    def _scored(
+        self,
+        xs: EventChunk,
+        ys: Sequence[object],
+        predictions: Json,
+        keys: Sequence[Hashable] | None = None,
+    ) -> None:
+        """Score events; with keys, their targets have come together."""
         targets, last, known = self.codes.of_next(ys)
+        last_labels: list[object] | None = None
+        if keys is not None and last is not None:
+            last[:] = last[0]
+            last_labels = [[*self.codes.labels, None][last[0]]] * len(ys)
         slices = None if self.by is None else xs.column(self.by)
         for name, (predicted, ends) in predictions.items():
             arranged = self.codes.arranged(predicted, known)
@@ -300,13 +310,10 @@ class Contest:
             if self.tail is not None and self.tail.answers is not None:
                 answers[f"{self.tail.name} (frozen)"] = self.tail.answers
             intervals = {name: ends for name, (_, ends) in predictions.items() if ends is not None}
-            self.listener(Scored(None, ys, answers, intervals, slices, None, self.events + 1))
+            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels, self.events + 1))
         self.events += len(ys)
         first = predictions.get(next(iter(self.standings)))
         self.latest = ys[-1], None if first is None else last_prediction(first[0])
-        if refused is not None:
-            raise refused
-        return len(ys)
 
     def _answers(
         self,
@@ -361,6 +368,56 @@ class Contest:
         """Return the interval of one event, NaN where there is none."""
         interval = subject.learner.predict_interval_one(x, self.level)
         return interval.lower, interval.upper
+
+    # ---- targets come together
+
+    def take_together(
+        self, keys: Sequence[Hashable], xs: Sequence[Event], ys: Sequence[object], scored: bool = True
+    ) -> None:
+        """Predict all of these events, then learn all of them; unless ``scored``, only learn them.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk rejects an event, which has the key; none has been learned or scored.
+        """
+        chunk, predictions, learned = EventChunk(xs), Json(), False
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                if scored:
+                    predictions[name] = subject.predict_many(chunk), self._bounds(subject, xs)
+                subject.learn_many(chunk, ys)
+            except Exception as error:
+                if isinstance(error, RowError) and subject.judges and not learned:
+                    raise RefusedError(error.row, error.reason, keys[error.row]) from None
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            learned = True
+            standing.seconds += time.perf_counter() - began
+        if scored:
+            self._scored(chunk, ys, predictions, keys)
+        else:
+            self.codes.of_next(ys)
+            self.unscored += len(ys)
+
+    def _bounds(self, subject: ModelAdapter, xs: Sequence[Event]) -> tuple[Array, ...] | None:
+        """Return the lower and the upper ends of the intervals of events, None without any."""
+        if self.level is None or not _gives_intervals(subject):
+            return None
+        ends = [self._ends(subject, x) for x in xs]
+        return tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T)
+
+    def rejected(self, x: Event, y: object) -> str:
+        """Return why a learner of streamk would reject an event, empty if none would; learn nothing."""
+        subject = self._subjects[self.active[0]]
+        try:
+            if isinstance(subject, LearnerAdapter):
+                subject.check(x, y)
+        except ValueError as error:
+            return str(error)
+        return ""
 
     # ---- targets come later
 

@@ -1,4 +1,4 @@
-"""Label delays: targets that come a number of events late, or a time.
+"""Label delays: targets that come a number of events late, or a time, or in chunks.
 
 The time of an event is the value of a column, as seconds since 1970.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import heapq
 import re
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol, cast
+
+import numpy as np
 
 from streamk.encoding.calendar_inputs import read_iso
 from streamk.encoding.fields import Event
@@ -203,6 +205,65 @@ class DelayByTime:
             return moment(x.get(self.moment))
         except ValueError as error:
             raise ValueError(f"field {self.moment!r}: {error}") from None
+
+
+class DelayByChunks:
+    """Targets come in chunks: all events of a chunk are predicted, and then learned in order.
+
+    The first chunk is learned and not scored. A learner of streamk is asked for a chunk in one pass.
+
+    Parameters
+    ----------
+    events
+        How many there will be; those that are more belong to the last chunk.
+    chunks
+        Of nearly equal lengths.
+
+    Examples
+    --------
+    >>> str(DelayByChunks(1000))
+    'in 20 chunks, each after its events are predicted; the first is not scored'
+    """
+
+    def __init__(self, events: int, chunks: int = 20) -> None:
+        self.chunks, self.count = chunks, 0
+        self._ends: list[int] = np.linspace(0, events, chunks + 1).astype(int).tolist()[1:]
+        self._pending: dict[Hashable, tuple[Event, object]] = {}
+
+    def __str__(self) -> str:
+        return f"in {self.chunks} chunks, each after its events are predicted; the first is not scored"
+
+    @property
+    def asked(self) -> Set[Hashable]:
+        """Return the keys of the events whose targets have not come."""
+        return self._pending.keys()
+
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
+        """Add an event to its chunk, which is predicted and learned if it is the last one of it."""
+        self._pending[self.count] = x, y
+        self.count += 1
+        if self.count in self._ends[:-1]:
+            self.end(contest, refuse)
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Predict and learn the events of the last chunk."""
+        while self._pending:
+            keys = list(self._pending)
+            xs, ys = zip(*self._pending.values(), strict=True)
+            try:
+                contest.take_together(keys, xs, ys, scored=self.count > self._ends[0])
+            except RefusedError as error:
+                self._refuse(contest, error, keys[error.row + 1 :], refuse)
+            else:
+                self._pending = {}
+
+    def _refuse(self, contest: Contest, error: RefusedError, later: list[Hashable], refuse: Refuse) -> None:
+        """Reject an event, and those after it that a learner would reject, too."""
+        assert error.key is not None
+        for key, reason in [(error.key, error.reason), *((key, "") for key in later)]:
+            if why := reason or contest.rejected(*self._pending[key]):
+                del self._pending[key]
+                refuse(RefusedError(0, why, key))
 
 
 def delay_of(delay: Any) -> LabelDelay | None:

@@ -45,7 +45,7 @@ def test_json(bananas):
     assert "classification, since `y` has booleans" in done.stderr
     result = json.loads(done.stdout)
     accounted = {"rows", "events", "skipped", "misfits"}
-    assert result.keys() == {"task", "verdict", "refused", "contenders", "seed"} | accounted
+    assert result.keys() == {"task", "verdict", "refused", "contenders", "seed", "labels"} | accounted
     assert (result["rows"], result["skipped"], result["misfits"]) == (1000, 0, {})
     keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "auc", "events_per_second", "model_bytes"}
     assert keys <= result["contenders"]["kernel"].keys()
@@ -54,8 +54,8 @@ def test_json(bananas):
 
 def test_late_labels(bananas):
     done = run("replay", bananas, "--target", "y", "--delay", 5, "--limit", 500)
-    assert done.stdout.startswith("labels 5 events late\n")
-    assert "500 events, labels 5 events late" in done.stdout
+    assert done.stdout.startswith("labels come 5 events late\n")
+    assert "500 events, labels come 5 events late" in done.stdout
     assert run("replay", bananas, "--target", "y", "--delay", "-1").returncode == 2
 
 

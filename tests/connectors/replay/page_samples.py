@@ -98,7 +98,7 @@ def classification(
         "task": "classification",
         "target": "class",
         "events": total,
-        "delay": "labels 100 events late",
+        "delay": "labels come 100 events late",
         "contenders": contenders,
         "by": "day",
         "verdict": f"{names[0]} is better than all others: 3.1 points of accuracy more than the next.",

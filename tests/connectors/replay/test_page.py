@@ -128,7 +128,7 @@ def test_all_that_is_known_is_shown():
         assert said in shown
     for said in (
         "accuracy, 90% interval",
-        "labels 100 events late",
+        "labels come 100 events late",
         "0.22.0",
         "Accuracy by day",
         "−0.050, error",
