@@ -31,7 +31,7 @@ from connectors.events.model_files import LearnedFields, ModelFile, load, merged
 from connectors.events.model_files import save as save_model
 from connectors.events.names import SEED, seed_line
 from connectors.replay import report
-from connectors.replay.contenders import NONE, QUICK, baselines, check_name, model_file, settings_of
+from connectors.replay.contenders import NONE, QUICK, REFIT, baselines, check_name, model_file, settings_of
 from connectors.replay.logs import PROTOCOLS, Reading, delay_of, event_count, opened
 from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring, identity_of
 from connectors.replay.run import replay_log
@@ -62,7 +62,8 @@ def replay_command(
         typer.Option(
             metavar="NAME[:KEY=VALUE,…]",
             help=f"{', '.join(LEARNERS)}; a model of river by its path, as river.forest.ARFClassifier; a "
-            f".streamk file, with :learn=false to freeze it. Repeat to compare; {DEFAULT} by default.",
+            f".streamk file, with :learn=false to freeze it; refit:PATH,every=1000 (or 1d), as "
+            f"refit:sklearn.svm.SVC, is fitted again and again. Repeat to compare; {DEFAULT} by default.",
         ),
     ] = None,
     settings: Annotated[
@@ -73,18 +74,10 @@ def replay_command(
     end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EVENTS", help="How many events late labels arrive; seconds with --time; 0 by default."
-        ),
+        str | None, typer.Option(metavar="EVENTS", help="How late labels come: events; seconds with --time.")
     ] = None,
     protocol: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(PROTOCOLS),
-            help="When labels arrive: before the next event, so many events late, or for a twentieth of the "
-            "log at once, after all of its events are predicted.",
-        ),
+        str | None, typer.Option(metavar="|".join(PROTOCOLS), help="When labels come; chunks are twentieths.")
     ] = None,
     time: Annotated[
         str | None, typer.Option(metavar="FIELD", help="When an event was: --delay is by this clock.")
@@ -159,7 +152,7 @@ def replay_command(
         with opened(files, how) as (log, configured):
             names = learner or [configured.name]
             for name in names:
-                check_name(name)
+                check_name(name, time is not None)
             parameters = _parameters(configured, names[0], settings or [])
             _check_saved(save, names[0])
             keep = None
@@ -189,7 +182,8 @@ def replay_command(
                     announce,
                 )
             seed = _seed(names[0], parameters)
-            option = "--set seed=N" if settings_of(names[0])[0] in LEARNERS else f"{names[0]}:seed=N"
+            more = ",random_state" if names[0].startswith(REFIT) else ":seed"
+            option = "--set seed=N" if settings_of(names[0])[0] in LEARNERS else f"{names[0]}{more}=N"
             if not as_json:
                 print_line(console, seed_line(seed, option))
             account = account_of(run, log)
@@ -234,7 +228,7 @@ def _check_directory(option: str, path: Path | None) -> None:
 
 
 def _check_saved(path: Path | None, name: str) -> None:
-    if path is not None and name.startswith("river."):
+    if path is not None and name.startswith(("river.", REFIT)):
         raise ValueError(
             f"--save {path}: {name} is no learner of streamk, which come as model files; name one of streamk "
             "first"
@@ -255,7 +249,8 @@ def _parameters(configured: LearnerSettings, name: str, assigned: list[str]) -> 
 
 def _seed(name: str, parameters: Json) -> int | None:
     """Return the seed of the first contender, as its settings or --set give it."""
-    value = parameters.get("seed", settings_of(name)[1].get("seed", SEED))
+    settings = settings_of(name)[1]
+    value = parameters.get("seed", settings.get("seed", settings.get("random_state", SEED)))
     seed: int | None = read_parameter(value) if isinstance(value, str) else value
     return seed
 

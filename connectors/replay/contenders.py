@@ -2,7 +2,8 @@
 
 In a specification, as ``kaczmarz:memory=0`` or ``river.forest.ARFClassifier``, settings follow a colon as
 ``key=value`` with commas between them; a value may have commas too. Models of river have ``|`` between their
-steps, each with its settings.
+steps, each with its settings. ``refit:sklearn.ensemble.HistGradientBoostingClassifier,every=1000`` is a model
+that is fitted again and again.
 
 Learners should beat the baselines, each of which takes constant time for any strings. These and models of
 river have no codec, and get events for models without one.
@@ -18,7 +19,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from datetime import date
+from datetime import timedelta
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,15 @@ from connectors.events.learners import (
 )
 from connectors.events.names import near_file, nearest
 from streamk.arrays import Json
-from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event
-from streamk.evaluation import Frozen, ModelAdapter, RiverAdapter, adapter_of
+from streamk.evaluation import Frozen, ModelAdapter, Refitted, RiverAdapter, adapter_of
+from streamk.evaluation.adapters import present
 from streamk.evaluation.metric import TASKS
 
+REFIT = "refit:"
+_EXAMPLE = "refit:sklearn.ensemble.HistGradientBoostingClassifier"
+_PACKAGES = {"sklearn": "scikit-learn", "lightgbm": "lightgbm", "xgboost": "xgboost"}
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SETTING = re.compile(r",(?=\s*\w+\s*=)")
 NONE, QUICK, FULL = "none", "quick", "full"
 CHOICES = (NONE, QUICK, FULL)
@@ -65,9 +70,13 @@ def settings_of(text: str) -> tuple[str, dict[str, str]]:
     ValueError
         If a setting is no ``key=value``.
     """
-    name, colon, pairs = text.partition(":")
+    if text.startswith(REFIT):
+        name, *parts = _SETTING.split(text)
+    else:
+        name, colon, pairs = text.partition(":")
+        parts = _SETTING.split(pairs) if colon else []
     settings = {}
-    for part in _SETTING.split(pairs) if colon else []:
+    for part in parts:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ValueError(f"contender {text!r}: after the colon come key=value, with commas between them")
@@ -98,6 +107,8 @@ def contender(
     """
     if text.startswith("river."):
         return _river(text, task, seed)
+    if text.startswith(REFIT):
+        return _refitted(text, task, seed)
     name, settings = settings_of(text)
     if model_file(text) is not None:
         return _file(name, settings, task)
@@ -113,16 +124,22 @@ def contender(
 
 def model_file(text: str) -> Path | None:
     """Return the model file that a specification names, None if it names something else."""
-    if text.startswith("river."):
+    if text.startswith(("river.", REFIT)):
         return None
     name, _ = settings_of(text)
     names_file = name.endswith(".streamk") or (name not in LEARNERS and Path(name).is_file())
     return Path(name) if names_file else None
 
 
-def check_name(text: str) -> None:
-    """Raise a ValueError if a text names no contender, which is known before anything is read."""
-    if not text.startswith("river."):
+def check_name(text: str, timed: bool = True) -> None:
+    """Raise a ValueError if a text names no contender, which is known before anything is read.
+
+    ``timed`` is whether events have times.
+    """
+    if text.startswith(REFIT):
+        if isinstance(_refit(text)[2], timedelta) and not timed:
+            raise ValueError(f"{text}: every is a time; name the field of times with --time")
+    elif not text.startswith("river."):
         name, _ = settings_of(text)
         if not name.endswith(".streamk") and not Path(name).is_file():
             learner_classes(name, "--learner")
@@ -182,17 +199,22 @@ def _step(text: str, seed: int) -> object:
         raise ValueError(f"{path}: river has no such model{_near_model(module, name)}") from None
     if not inspect.isclass(cls):
         raise ValueError(f"{path}: river has no such model")
+    return _made(cls, path, settings, {"seed": seed})
+
+
+def _made(cls: type, path: str, settings: Mapping[str, str], defaults: Mapping[str, object]) -> object:
+    """Return a model with settings, and with those defaults that its class has parameters for."""
     known = inspect.signature(cls).parameters
     parameters = {key: read_parameter(value) for key, value in settings.items()}
-    if odd := set(parameters) - set(known):
+    anything = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    if (odd := set(parameters) - set(known)) and not anything:
         key = min(odd)
         meant = nearest(key, known)
         hint = f"did you mean {meant}?" if meant else f"it has {', '.join(known) or 'none'}"
         raise ValueError(f"{path} has no parameter {key!r}; {hint}")
-    if "seed" in known:
-        parameters.setdefault("seed", seed)
+    chosen = {key: value for key, value in defaults.items() if key in known or anything}
     try:
-        return cls(**parameters)
+        return cls(**{**chosen, **parameters})
     except Exception as error:
         raise ValueError(f"{path} cannot be made: {error}") from None
 
@@ -206,6 +228,44 @@ def _near_model(module: str, name: str) -> str:
         return ""
     meant = nearest(name, importlib.import_module(f"river.{near}").__all__)
     return f"; did you mean river.{near}.{meant}?" if meant else ""
+
+
+def _refit(text: str) -> tuple[type, dict[str, str], int | timedelta | None]:
+    """Return the class of a model that is refitted, its settings, and when."""
+    name, settings = settings_of(text)
+    path = name.removeprefix(REFIT)
+    package, module, cls = path.partition(".")[0], *path.rpartition(".")[::2]
+    try:
+        model = getattr(importlib.import_module(module), cls, None)
+    except (ModuleNotFoundError, ValueError) as error:
+        if package in _PACKAGES and getattr(error, "name", "") == package:
+            what = f"{package} is not installed; pip install {_PACKAGES[package]}"
+            raise ValueError(f"{name}: {what}") from None
+        model = None
+    if not (inspect.isclass(model) and hasattr(model, "fit") and hasattr(model, "predict")):
+        raise ValueError(f"{name}: no such model; write its path, as {_EXAMPLE}")
+    return model, settings, _every(text, settings.pop("every", None))
+
+
+def _every(text: str, value: str | None) -> int | timedelta | None:
+    """Return the number of events or the time of a setting."""
+    if value is None:
+        return None
+    parts = re.fullmatch(r"(\d{1,9})([smhd]?)", value)
+    if parts is None or not int(parts[1]):
+        raise ValueError(f"{text}: every={value} is no number of events, as 1000, and no time, as 1d or 6h")
+    number = int(parts[1])
+    return timedelta(**{_UNITS[parts[2]]: number}) if parts[2] else number
+
+
+def _refitted(text: str, task: str, seed: int) -> ModelAdapter:
+    cls, settings, every = _refit(text)
+    silent = {"verbose": -1} if cls.__module__.startswith("lightgbm.") else {}  # on standard output
+    model = _made(cls, settings_of(text)[0], settings, {"random_state": seed, **silent})
+    tags = getattr(model, "__sklearn_tags__", None)
+    if tags is not None and (tags().estimator_type == "classifier") != (task == TASKS[0]):
+        raise ValueError(f"{text} is not for {task}")
+    return Refitted(model, task, every)
 
 
 class LastValue(ModelAdapter):
@@ -409,18 +469,3 @@ def baselines(choice: str, task: str) -> dict[str, ModelAdapter]:
     else:
         models |= {MEAN: RunningMean(), LINEAR: LinearNumbers()}
     return models | ({TREE: HoeffdingTree(task)} if choice == FULL else {})
-
-
-def present(x: Event) -> dict[object, object]:
-    """Return an event without missing fields, booleans as numbers, and times as calendar inputs.
-
-    >>> present({"a": None, "b": True, "c": "red"})
-    {'b': 1, 'c': 'red'}
-    """
-    fields: dict[Any, object] = {}
-    for name, value in x.items():
-        if value is not None:
-            fields[name] = int(value) if isinstance(value, bool) else value
-    if any(isinstance(value, date) for value in fields.values()):
-        return dict(with_calendar(fields, scaled=True))
-    return fields

@@ -360,7 +360,7 @@ class ByLabels:
             raise ValueError(f"the key {self.key!r} {error}") from None
         self._bring(contest, now, refuse)
         label = self._early.pop(key, None)
-        contest.ask(key, fields)
+        contest.ask(key, fields, now)
         self.count += 1
         if label is not None:
             _tell(contest, label, refuse)

@@ -17,6 +17,7 @@ from connectors.files.log import ReplayLog
 from connectors.formats.open_file import is_pipe
 from connectors.kafka.sections import Kafka
 from connectors.replay.labels import ByLabels, Joined, KeyedLog
+from connectors.replay.progress import refuse_pipe
 from connectors.settings.connector import connector_of
 from connectors.settings.file import load
 from connectors.settings.tables import LearnerSection
@@ -143,11 +144,7 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Lear
 
 
 def delay_of(
-    log: Log,
-    how: Reading,
-    delay: str | None,
-    protocol: str | None,
-    count: Callable[[], int],
+    log: Log, how: Reading, delay: str | None, protocol: str | None, count: Callable[[], int]
 ) -> tuple[Log, int | LabelDelay]:
     """Return a log, joined with its labels if they are in another one, and how late they come.
 
@@ -203,19 +200,11 @@ def event_count(files: Sequence[str], how: Reading, limit: int | None) -> int:
         If a file is a pipe, which cannot be read twice.
     """
     for path in files:
-        if path == "-" or (Path(path).exists() and is_pipe(path)):
-            raise ValueError(
-                f"--protocol {CHUNKS}: {path} is a pipe, whose events cannot be counted before they are "
-                "replayed; write it to a file first"
-            )
-    count = 0
+        refuse_pipe(f"--protocol {CHUNKS}", path)
     with opened(files, how._replace(strict=False)) as (log, _):
         log, _ = delay_of(log, how, None, None, int)
-        for batch in log.batches():
-            count += len(batch)
-            if limit is not None and count >= limit:
-                return limit
-    return count
+        count = sum(map(len, log.batches()))
+    return count if limit is None else min(count, limit)
 
 
 def _delayed(delay: str, time: str | None) -> int | LabelDelay:

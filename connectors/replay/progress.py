@@ -216,13 +216,16 @@ def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: o
     """
     identity = {"log": list(files), "bytes": log.size, "target": log.target, "labels": labels, **options}
     for path in dict.fromkeys([*files, *log.paths, *([labels] if labels else [])]):
-        if path == "-" or Path(path).exists():  # else it is a topic, or a pattern
-            if is_pipe(path):
-                raise ValueError(
-                    f"--checkpoint: {path} is a pipe, which cannot be read again; write it to a file first"
-                )
+        refuse_pipe("--checkpoint", path)
+        if Path(path).exists():  # else it is a topic, or a pattern
             identity[path] = _begins(path)
     return identity
+
+
+def refuse_pipe(option: str, path: str) -> None:
+    """Raise a ValueError if a log is a pipe."""
+    if (path == "-" or Path(path).exists()) and is_pipe(path):
+        raise ValueError(f"{option}: {path} is a pipe, which cannot be read again; write it to a file first")
 
 
 def _begins(path: str) -> str:

@@ -17,6 +17,7 @@ from streamk.evaluation.adapters import (
 )
 from streamk.evaluation.contest import CHUNK, Contest
 from streamk.evaluation.label_delay import DelayByChunks, DelayByCount, DelayByTime
+from streamk.evaluation.refitted import Refitted
 from streamk.evaluation.replaying import replay
 from streamk.evaluation.results import Results
 
@@ -29,6 +30,7 @@ __all__ = [
     "Frozen",
     "LearnerAdapter",
     "ModelAdapter",
+    "Refitted",
     "Results",
     "RiverAdapter",
     "Table",

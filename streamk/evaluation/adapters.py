@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import date
 from itertools import repeat
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from streamk.arrays import AnyArray, Array, Integers
+from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event
-from streamk.encoding.rows import RowError
 from streamk.evaluation.metric import TASKS, decide
 
 _Events = Sequence[Event] | Callable[[], Sequence[Event]]
@@ -95,13 +96,31 @@ class Table(NamedTuple):
     rows: Array
 
 
+def present(x: Event) -> dict[object, object]:
+    """Return an event without missing fields, booleans as numbers, and times as calendar inputs.
+
+    >>> present({"a": None, "b": True, "c": "red"})
+    {'b': 1, 'c': 'red'}
+    """
+    fields: dict[Any, object] = {}
+    for name, value in x.items():
+        if value is not None:
+            fields[name] = int(value) if isinstance(value, bool) else value
+    if any(isinstance(value, date) for value in fields.values()):
+        return dict(with_calendar(fields, scaled=True))
+    return fields
+
+
 class ModelAdapter(ABC):
     """The interface to models that predict events and then learn them.
 
-    If ``judges``, an event that it rejects with a ValueError is rejected for all contenders.
+    If ``judges``, an event that it rejects with a ValueError is rejected for all contenders. If ``batched``,
+    events are passed to :meth:`answer_many`. ``at`` is the time of the event that is learned, in seconds
+    since 1970, None if it is not known.
     """
 
-    judges = False
+    judges = batched = False
+    at: float | None = None
 
     @abstractmethod
     def predict(self, x: Event) -> object:
@@ -150,19 +169,10 @@ def tabled(predictions: Sequence[Any]) -> Table | Array:
     return Table(labels, np.array(rows, dtype=np.float64).reshape(len(predictions), len(labels)))
 
 
-def batch_predictions(learner: Any, xs: EventChunk) -> Table | Array:
-    """Return the predictions of a streamk learner for events, in one compiled pass."""
-    events, names = (list(xs.events), None) if xs.matrix is None else (xs.matrix, xs.names)
-    if not hasattr(learner, "labels"):
-        return np.asarray(learner.predict_many(events, names=names), dtype=np.float64)
-    predicted = learner.predict_proba_many(events, names=names)
-    return tabled(predicted) if xs.matrix is None else Table(learner.labels, predicted)
-
-
 class LearnerAdapter(ModelAdapter):
     """A streamk learner under evaluation."""
 
-    judges = True
+    judges = batched = True
 
     def __init__(self, learner: Any, task: str) -> None:
         classes = task == "classification"
@@ -199,7 +209,11 @@ class LearnerAdapter(ModelAdapter):
 
     def predict_many(self, xs: EventChunk) -> Table | Array:
         """Predict events in one compiled pass."""
-        return batch_predictions(self.learner, xs)
+        events, names = (list(xs.events), None) if xs.matrix is None else (xs.matrix, xs.names)
+        if not self._classes:
+            return np.asarray(self.learner.predict_many(events, names=names), dtype=np.float64)
+        predicted = self.learner.predict_proba_many(events, names=names)
+        return tabled(predicted) if xs.matrix is None else Table(self.learner.labels, predicted)
 
     def learn_many(self, xs: EventChunk, ys: Sequence[object]) -> None:
         """Learn events in one compiled pass; a RowError names the first that it rejects."""
@@ -309,14 +323,6 @@ class Frozen(ModelAdapter):
     def predict_many(self, xs: EventChunk) -> Table | Array:
         """Return the model's predictions of events."""
         return self.subject.predict_many(xs)
-
-    def learn_many(self, xs: EventChunk, ys: Sequence[object]) -> None:
-        """Learn nothing; a RowError names the first event that the model rejects."""
-        for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
-            try:
-                self.learn(x, y)
-            except ValueError as error:
-                raise RowError(row, str(error)) from None
 
 
 def adapter_of(model: object, task: str) -> ModelAdapter:

@@ -22,7 +22,6 @@ from streamk.evaluation.adapters import (
     ModelAdapter,
     Table,
     adapter_of,
-    batch_predictions,
     last_prediction,
     tabled,
 )
@@ -62,7 +61,7 @@ class FrozenTail:
 
     def __init__(self, name: str, learner: Any, codes: Codes, task: str, interval: int) -> None:
         self.name, self._codes, self._interval = name, codes, interval
-        self._model = learner.frozen()
+        self._model = LearnerAdapter(learner.frozen(), task)
         self.frozen, self.live = (ContenderMetrics(task, interval, False, 0.9) for _ in range(2))
         self.since: int | None = None
         self.error = ""
@@ -87,7 +86,7 @@ class FrozenTail:
         if self.error:
             return
         try:
-            answers = batch_predictions(self._model, xs[skipped:])
+            answers = self._model.predict_many(xs[skipped:])
         except ValueError as error:
             self.error = str(error)
             return
@@ -129,6 +128,7 @@ class Scored(NamedTuple):
 
 
 Listener = Callable[[Scored], None]
+_Keys = Sequence[Hashable] | None
 
 
 class PendingPrediction(NamedTuple):
@@ -141,6 +141,7 @@ class PendingPrediction(NamedTuple):
     slice: object
     seconds: dict[str, float]  # that contenders took
     key: Hashable
+    at: float | None = None
 
 
 class RefusedError(ValueError):
@@ -269,7 +270,7 @@ class Contest:
             try:
                 predicted, ends, stopped = self._answers(subject, standing, xs, ys, timed)
             except Exception as error:
-                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                standing.error = self._failure(error)
                 continue
             if stopped is not None:
                 if predictions:  # another has taken it
@@ -286,19 +287,18 @@ class Contest:
             raise refused
         return len(ys)
 
-    def _scored(
-        self,
-        xs: EventChunk,
-        ys: Sequence[object],
-        predictions: Json,
-        keys: Sequence[Hashable] | None = None,
-    ) -> None:
+    def _failure(self, error: Exception) -> str:
+        """Return why a contender is excluded, in one line."""
+        first = str(error).partition("\n")[0]
+        return f"after event {self.events:,}: {type(error).__name__}: {first}"
+
+    def _scored(self, xs: EventChunk, ys: Sequence[object], predictions: Json, keys: _Keys = None) -> None:
         """Score events; with keys, their targets have come together."""
         targets, last, known = self.codes.of_next(ys)
-        last_labels: list[object] | None = None
+        before: Sequence[object] | None = None
         if keys is not None and last is not None:
             last[:] = last[0]
-            last_labels = [[*self.codes.labels, None][last[0]]] * len(ys)
+            before = [[*self.codes.labels, None][last[0]]] * len(ys)
         slices = None if self.by is None else xs.column(self.by)
         for name, (predicted, ends) in predictions.items():
             arranged = self.codes.arranged(predicted, known)
@@ -310,7 +310,7 @@ class Contest:
             if self.tail is not None and self.tail.answers is not None:
                 answers[f"{self.tail.name} (frozen)"] = self.tail.answers
             intervals = {name: ends for name, (_, ends) in predictions.items() if ends is not None}
-            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels, self.events + 1))
+            self.listener(Scored(keys, ys, answers, intervals, slices, before, self.events + 1))
         self.events += len(ys)
         first = predictions.get(next(iter(self.standings)))
         self.latest = ys[-1], None if first is None else last_prediction(first[0])
@@ -328,7 +328,7 @@ class Contest:
         A learner of streamk that rejects an event has learned and predicted those before it, and no others.
         """
         intervals = self.level is not None and _gives_intervals(subject)
-        if isinstance(subject, LearnerAdapter) and not intervals:
+        if subject.batched and not intervals:
             one_by_one = min(timed, len(ys) - 1) if timed else 0
             try:
                 first = _one_by_one(subject, standing, xs[:one_by_one], ys[:one_by_one])
@@ -387,12 +387,15 @@ class Contest:
             began = time.perf_counter()
             try:
                 if scored:
-                    predictions[name] = subject.predict_many(chunk), self._bounds(subject, xs)
+                    ends: Any = None
+                    if self.level is not None and _gives_intervals(subject):
+                        ends = tuple(np.array([self._ends(subject, x) for x in xs]).T)
+                    predictions[name] = subject.predict_many(chunk), ends
                 subject.learn_many(chunk, ys)
             except Exception as error:
                 if isinstance(error, RowError) and subject.judges and not learned:
                     raise RefusedError(error.row, error.reason, keys[error.row]) from None
-                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                standing.error = self._failure(error)
                 continue
             learned = True
             standing.seconds += time.perf_counter() - began
@@ -402,27 +405,12 @@ class Contest:
             self.codes.of_next(ys)
             self.unscored += len(ys)
 
-    def _bounds(self, subject: ModelAdapter, xs: Sequence[Event]) -> tuple[Array, ...] | None:
-        """Return the lower and the upper ends of the intervals of events, None without any."""
-        if self.level is None or not _gives_intervals(subject):
-            return None
-        ends = [self._ends(subject, x) for x in xs]
-        return tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T)
-
-    def rejected(self, x: Event, y: object) -> str:
-        """Return why a learner of streamk would reject an event, empty if none would; learn nothing."""
-        subject = self._subjects[self.active[0]]
-        try:
-            if isinstance(subject, LearnerAdapter):
-                subject.check(x, y)
-        except ValueError as error:
-            return str(error)
-        return ""
-
     # ---- targets come later
 
-    def ask(self, key: Hashable, x: Event) -> None:
+    def ask(self, key: Hashable, x: Event, at: float | None = None) -> None:
         """Let contenders predict an event; :meth:`tell` later adds its target by the key.
+
+        Its time is ``at``, in seconds since 1970, if it has one.
 
         Raises
         ------
@@ -448,7 +436,7 @@ class Contest:
             except Exception as error:
                 if isinstance(error, ValueError) and subject.judges and not predictions:
                     raise RefusedError(0, str(error), key) from None
-                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                standing.error = self._failure(error)
                 continue
             seconds = time.perf_counter() - began
             standing.seconds += seconds
@@ -458,7 +446,7 @@ class Contest:
             answers.append(answer)
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
-        self._waiting[key] = PendingPrediction(x, answers, ends, self.codes.last, cut, times, key)
+        self._waiting[key] = PendingPrediction(x, answers, ends, self.codes.last, cut, times, key, at)
 
     def tell(self, key: Hashable, y: object) -> None:
         """Score and learn the event of a key, whose target has come.
@@ -476,11 +464,12 @@ class Contest:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
             try:
+                subject.at = pending.at
                 subject.learn(pending.x, y)
             except Exception as error:
                 if isinstance(error, ValueError) and subject.judges and not learned:
                     raise RefusedError(0, str(error), key) from None
-                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                standing.error = self._failure(error)
                 continue
             learned = True
             seconds = time.perf_counter() - began
@@ -549,7 +538,7 @@ class _RefusedRow(Exception):  # noqa: N818
 
 
 def _one_by_one(
-    subject: LearnerAdapter, standing: ContenderMetrics, xs: EventChunk, ys: Sequence[object]
+    subject: ModelAdapter, standing: ContenderMetrics, xs: EventChunk, ys: Sequence[object]
 ) -> list[object]:
     """Predict and learn events one after the other, and record the time of most of them.
 
@@ -563,6 +552,8 @@ def _one_by_one(
             learning = time.perf_counter()
             subject.learn(x, y)
         except ValueError as error:
+            if not subject.judges:
+                raise
             raise _RefusedRow(answers, RowError(row, str(error))) from None
         done = time.perf_counter()
         answers.append(answer)

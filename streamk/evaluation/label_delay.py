@@ -181,7 +181,7 @@ class DelayByTime:
         while self._due and self._due[0][0] <= now:
             _, number, target = heapq.heappop(self._due)
             tell(contest, number, target, refuse)
-        contest.ask(self.count, x)
+        contest.ask(self.count, x, now)
         heapq.heappush(self._due, (now + self.delay, self.count, y))
         self.count += 1
 
@@ -253,17 +253,10 @@ class DelayByChunks:
             try:
                 contest.take_together(keys, xs, ys, scored=self.count > self._ends[0])
             except RefusedError as error:
-                self._refuse(contest, error, keys[error.row + 1 :], refuse)
+                del self._pending[keys[error.row]]
+                refuse(error)
             else:
                 self._pending = {}
-
-    def _refuse(self, contest: Contest, error: RefusedError, later: list[Hashable], refuse: Refuse) -> None:
-        """Reject an event, and those after it that a learner would reject, too."""
-        assert error.key is not None
-        for key, reason in [(error.key, error.reason), *((key, "") for key in later)]:
-            if why := reason or contest.rejected(*self._pending[key]):
-                del self._pending[key]
-                refuse(RefusedError(0, why, key))
 
 
 def delay_of(delay: Any) -> LabelDelay | None:

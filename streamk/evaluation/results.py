@@ -16,6 +16,7 @@ from streamk.evaluation.comparison import DIVERGED, Comparison, compare
 from streamk.evaluation.contender_metrics import ContenderMetrics
 from streamk.evaluation.contest import Contest
 from streamk.evaluation.metric import HEADLINES, METRICS
+from streamk.evaluation.refitted import Refitted
 from streamk.html_tables import html_table
 
 if TYPE_CHECKING:
@@ -354,6 +355,8 @@ def bytes_of(model: object) -> int | None:
     """Return the size of a model: that of its file, or in memory as river measures it; None if unknown."""
     while isinstance(model, Frozen):
         model = model.subject
+    if isinstance(model, Refitted):
+        return model.size
     if isinstance(model, LearnerAdapter):
         model = model.learner
     elif isinstance(model, ModelAdapter):

@@ -17,7 +17,10 @@ from connectors.replay.progress import ReplayCheckpoint
 from connectors.replay.run import replay_log
 from tests import processes
 
-LEARNERS = ["kaczmarz:features=128", "river.forest.ARFClassifier:n_models=2"]
+LEARNERS = [
+    "kaczmarz:features=128", "river.forest.ARFClassifier:n_models=2",
+    "refit:sklearn.tree.DecisionTreeClassifier,every=600,max_depth=3",
+]  # fmt: skip
 
 
 @pytest.fixture

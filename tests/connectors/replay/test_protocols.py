@@ -19,6 +19,7 @@ from tests import processes
 from tests.connectors.replay.test_checkpoint import Stop
 
 ROWS, LIGHT = 610, "kaczmarz:features=64,seed=1"
+REFIT = "refit:sklearn.tree.DecisionTree"
 command = functools.partial(processes.run, "replay")
 
 
@@ -95,11 +96,13 @@ def test_chunks_of_models_that_predict_row_by_row(log, task):
 
 
 def test_a_checkpoint_and_predictions_in_chunks(log, task, tmp_path):
+    level = None if task == "classification" else 0.9
+    names = [LIGHT, REFIT + ("Regressor" if task == "regression" else "Classifier")]
+
     def replayed(name, checkpoint=None, watch=lambda run: None):
         return replay_log(
-            ReplayLog(log, "y"), [LIGHT, "river.dummy.NoChangeClassifier"][: 1 + (task == "classification")],
-            task, limit=ROWS, delay=DelayByChunks(ROWS), watch=watch, checkpoint=checkpoint,
-            scoring=Scoring(100, "kind", None if task == "classification" else 0.9, tmp_path / name),
+            ReplayLog(log, "y"), names, task, limit=ROWS, delay=DelayByChunks(ROWS), watch=watch,
+            checkpoint=checkpoint, scoring=Scoring(100, "kind", level, tmp_path / name),
         )  # fmt: skip
 
     whole = replayed("whole.jsonl")
@@ -146,6 +149,22 @@ def test_protocols_by_number(log, task, protocol, delay):
     assert first["labels"] == f"labels come {late}"
 
 
+def test_a_refitted_model_by_time(tmp_path):
+    path = tmp_path / "log.csv"
+    rows = [f"2024-01-{1 + k // 24:02}T{k % 24:02}:00,{k % 7},{k % 7 + k // 24}" for k in range(200)]
+    path.write_text("\n".join(["at,a,y", *rows]))
+    learner = f"{REFIT}Regressor,every=1d"
+    done = command(
+        path, "--target", "y", "--time", "at", "--learner", learner, "--task", "regression", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)["contenders"]
+    assert results[learner]["model_bytes"] > 8 * 200
+    assert results[learner]["mae"] < results["running mean"]["mae"]
+    done = command(path, "--target", "y", "--learner", learner, "--save", tmp_path / "m")
+    assert (done.returncode, "--time" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -166,4 +185,4 @@ def test_chunks_of_a_pipe(tmp_path):
     for path in ("-", tmp_path / "pipe"):
         done = command(path, "--target", "y", "--protocol", "chunks")
         assert done.returncode == 2
-        assert f"--protocol chunks: {path} is a pipe, whose events cannot be counted" in done.stderr
+        assert f"--protocol chunks: {path} is a pipe, which cannot be read again" in done.stderr

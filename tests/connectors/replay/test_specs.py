@@ -1,11 +1,14 @@
 """Contenders as people write them."""
 
+import sys
+
 import numpy as np
 import pytest
 from river import forest
+from sklearn import tree
 
 import streamk
-from connectors.replay.contenders import contender
+from connectors.replay.contenders import check_name, contender
 from streamk.evaluation import Frozen
 from streamk.evaluation.adapters import adapter_of
 from streamk.evaluation.results import bytes_of
@@ -40,6 +43,23 @@ def test_steps_of_river():
     assert made.model.steps["LinearRegression"].l2 == 0.5
 
 
+def test_a_model_that_is_refitted():
+    made = contender("refit:sklearn.tree.DecisionTreeRegressor,every=6h,max_depth=3", "regression", seed=4)
+    assert isinstance(made.model, tree.DecisionTreeRegressor)
+    assert (made.model.max_depth, made.model.random_state) == (3, 4)
+    with pytest.raises(ValueError, match="every is a time; name the field of times with --time"):
+        check_name("refit:sklearn.tree.DecisionTreeRegressor,every=1d", timed=False)
+    made = contender("refit:sklearn.ensemble.HistGradientBoostingClassifier,random_state=7", "classification")
+    assert made.model.random_state == 7
+
+
+@pytest.mark.parametrize(("package", "install"), [("sklearn", "scikit-learn"), ("lightgbm", "lightgbm")])
+def test_a_package_that_is_not_installed(monkeypatch, package, install):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ValueError, match=f"{package} is not installed; pip install {install}"):
+        contender(f"refit:{package}.LGBMClassifier,every=5", "classification")
+
+
 def test_a_model_file(tmp_path):
     learner = streamk.KaczmarzClassifier(features=32, seed=1)
     learner.learn_many([{"a": i % 7} for i in range(100)], [i % 7 > 3 for i in range(100)])
@@ -66,6 +86,14 @@ def test_a_model_file(tmp_path):
         ("river.preprocessing.StandardScaler", "classification", "does not predict"),
         ("river.preprocessing.StandardScaler|os.system", "classification", "begin with river"),
         ("no.streamk", "classification", "there is no such model file"),
+        ("refit:DecisionTree", "classification", "no such model; write its path, as refit:sklearn"),
+        ("refit:sklearn.tree.Tree", "classification", "no such model; write its path"),
+        ("refit:sklearn.trees.Tree", "classification", "no such model; write its path"),
+        ("refit:os.system", "classification", "no such model; write its path"),
+        ("refit:sklearn.tree.DecisionTreeRegressor", "classification", "is not for classification"),
+        ("refit:sklearn.tree.DecisionTreeClassifier,depth=3", "classification", "no parameter 'depth'; did"),
+        ("refit:sklearn.tree.DecisionTreeClassifier,every=0", "classification", "every=0 is no number of"),
+        ("refit:sklearn.tree.DecisionTreeClassifier,every=1w", "classification", "every=1w is no number of"),
         ("no.streamk:features=3", "classification", "learn=true or learn=false, and nothing else"),
     ],
 )
