@@ -31,8 +31,8 @@ _OF_FORMAT = {
 }  # fmt: skip
 _DIALECT = "delimiter", "decimal"
 _KAFKA = "kafka://"
-PROMPT, CHUNKS = "prompt", "chunks"
-PROTOCOLS = (PROMPT, "100", "1000", CHUNKS)
+CHUNKS = "chunks"
+PROTOCOLS = ("prompt", "100", "1000", CHUNKS)
 
 
 class Reading(NamedTuple):
@@ -184,7 +184,7 @@ def _by_protocol(protocol: str, delay: str | None, time: str | None) -> str:
         raise ValueError(f"--protocol {protocol}: no such protocol{suggestion(protocol, PROTOCOLS)}")
     if delay is not None:
         raise ValueError("--protocol and --delay exclude each other: both set how late labels come")
-    if time is not None and protocol != PROMPT:
+    if time is not None:
         raise ValueError(
             f"--protocol {protocol}: with --time, labels come by that clock; use --delay SECONDS"
         )

@@ -171,6 +171,10 @@ def test_a_refitted_model_by_time(tmp_path):
         (["--protocol", "100", "--delay", "0"], "--protocol and --delay exclude each other"),
         (["--protocol", "chunk"], "--protocol chunk: no such protocol; did you mean chunks?"),
         (["--protocol", "100", "--time", "a"], "--protocol 100: with --time, labels come by that clock"),
+        (
+            ["--protocol", "prompt", "--time", "a"],
+            "--protocol prompt: with --time, labels come by that clock",
+        ),
     ],
 )
 @pytest.mark.parametrize("task", ["regression"], indirect=True)
