@@ -38,6 +38,8 @@ CELLS = 8192  # of a score, for AUC
 MOST_RANKED = 20  # classes that have an AUC
 SLICES, LOOK, VALUES = 50, 1000, 20  # slices of their own; events that decide the cuts; numbers left uncut
 UNITS, FEWEST, MOST_CARRIED = 256, 16, 0.95  # of the paired test
+JACKKNIFED = 64  # units of a metric that is no mean over events
+LOSSES = ("log_loss", "brier", "calibration_error", "mae", "rmse", "pinball")  # others: more is better
 BOUNDS = (0.001, 0.01, 0.05)  # of p
 _CERTAIN = 1e-15
 Figure = tuple[str, float | None, float | None]  # its name, as reported, as computed
@@ -80,13 +82,11 @@ class Labels:
     def __len__(self) -> int:
         return len(self.truth)
 
-    def losses(self) -> Any:
-        """Return 1 for every event that is wrong."""
-        return (self.said != self.truth).astype(float)
-
-    def headline(self, stop: int) -> float:
-        """Return the accuracy of the first events."""
-        return 1.0 - float(self.losses()[:stop].mean())
+    def losses(self) -> dict[str, Any]:
+        """Return the losses of every event, of metrics that are means."""
+        own = np.clip(self.table[np.arange(len(self)), self.truth], _CERTAIN, 1.0)
+        wrong = (self.said != self.truth).astype(float)
+        return {"accuracy": wrong, "log_loss": np.where(self.made, -np.log(own), 0.0)}
 
     def classes(self, stop: int | None = None) -> int:
         """Return how many classes are known after the first events, all by default."""
@@ -181,13 +181,9 @@ class Numbers:
     def __len__(self) -> int:
         return len(self.truth)
 
-    def losses(self) -> Any:
-        """Return the absolute error of every event."""
-        return np.abs(self.truth - self.said)
-
-    def headline(self, stop: int) -> float:
-        """Return the mean absolute error of the first events."""
-        return float(self.losses()[:stop].mean())
+    def losses(self) -> dict[str, Any]:
+        """Return the losses of every event, of metrics that are means."""
+        return {"mae": np.abs(self.truth - self.said)}
 
     def classes(self, stop: int | None = None) -> int:
         """Return 0, since numbers have no classes."""
@@ -264,15 +260,17 @@ def _metrics(name: str, reported: dict[str, Any], computed: dict[str, float]) ->
 def _windows(name: str, curve: pd.DataFrame, scored: Any, interval: int, headline: str) -> Iterator[Figure]:
     """Yield the metrics of every window, and the headline metric up to its end."""
     mine = curve[curve["contender"] == name].drop(columns="contender")
-    full = (scored.start + len(scored)) // interval if len(scored) >= interval else 0
+    full = (scored.start + len(scored)) // interval
+    if full == scored.start // interval:
+        full = 0
     yield f"{name}, windows", float(len(mine)), float(full)
     for row in mine.to_dict("records"):
         stop = int(row.pop("events")) - scored.start
         if stop <= 0:  # before the copy was frozen
             continue
         where = f"{name}, window to event {stop + scored.start:,}"
-        found = scored.figures(np.arange(stop - interval, stop), scored.classes(stop))
-        found[f"cumulative_{headline}"] = scored.headline(stop)
+        found = scored.figures(np.arange(max(stop - interval, 0), stop), scored.classes(stop))
+        found[f"cumulative_{headline}"] = scored.figures(np.arange(stop), scored.classes(stop)).get(headline)
         yield from _metrics(where, row, found)
 
 
@@ -329,12 +327,14 @@ def figures(rows: pd.DataFrame, found: dict[str, Any], curve: pd.DataFrame) -> I
         if names is not None:
             yield from _slices(name, found["by"], contender["slices"], names, scored)
         yield from _windows(name, curve, scored, found["interval"], found["headline"])
-        losses[name] = scored.losses()
+        losses[name] = _units(scored, found["headline"])
     for pair in found["comparisons"]:
         if pair["advantage"]:
             name = f"{pair['first']} versus {pair['second']}"
             reported = {**pair["advantage"], **pair}
-            computed = _comparison(losses[pair["second"]] - losses[pair["first"]], reported["level"])
+            length, theirs, mean = losses[pair["second"]]
+            _, ours, own = losses[pair["first"]]
+            computed = _comparison(theirs - ours, mean - own, length, reported["level"])
             yield from ((f"{name}, {key}", reported[key], value) for key, value in computed.items())
     if frozen := found["frozen"]:
         name = f"{frozen['contender']} (frozen)"
@@ -346,13 +346,29 @@ def figures(rows: pd.DataFrame, found: dict[str, Any], curve: pd.DataFrame) -> I
         yield from _windows(name, curve, scored, found["interval"], found["headline"])
 
 
-def _comparison(advantages: Any, level: float) -> dict[str, float | None]:
-    """Return the paired test of advantages: means of at most 256 units, and Student's t."""
-    length = 1
-    while len(advantages) >= UNITS * length:
+def _units(scored: Any, headline: str) -> tuple[int, Any, float]:
+    """Return the events of a unit, the loss of every unit, and that of all events.
+
+    Of a metric that is no mean over events, the loss of a unit is its pseudo-value of the jackknife.
+    """
+    losses, length = scored.losses().get(headline), 1
+    while len(scored) >= (JACKKNIFED if losses is None else UNITS) * length:
         length *= 2
-    means = advantages[: len(advantages) // length * length].reshape(-1, length).mean(axis=1)
-    mean = float(advantages.mean())
+    rows = np.arange(len(scored))
+    units = rows[: len(rows) // length * length].reshape(-1, length)
+    if losses is not None:
+        return length, losses[units].mean(axis=1), float(losses.mean())
+
+    def loss(chosen: Any) -> float:
+        value = scored.figures(chosen, scored.classes())[headline]
+        return float(value if headline in LOSSES else 1.0 - value)
+
+    count, others = len(units), [loss(np.delete(units, k, axis=0).reshape(-1)) for k in range(len(units))]
+    return length, count * loss(units.reshape(-1)) - (count - 1) * np.array(others), loss(rows)
+
+
+def _comparison(means: Any, mean: float, length: int, level: float) -> dict[str, float | None]:
+    """Return the paired test of the advantages of units and of all events, by Student's t."""
     error, freedom = _standard_error(means)
     found: dict[str, float | None] = {"mean": mean, "low": mean, "high": mean, "p": float(mean == 0.0)}
     if error:

@@ -14,6 +14,13 @@ TO = "Offset or time of the first record that is skipped; the end of now by defa
 Start = Annotated[str | None, typer.Option("--from", help=FROM)]
 End = Annotated[str | None, typer.Option("--to", help=TO)]
 
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The metric that ranks contenders, as log_loss, auc or rmse; accuracy or mae."
+    ),
+]
+
 
 def check_place(option: str, path: Path | None) -> None:
     """Refuse a file that cannot be written before anything is learned."""

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start, assignments, check_place
+from connectors.cli.arguments import End, Metric, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
 from connectors.cli.reading import (
     AllowSkipped,
@@ -38,7 +38,7 @@ from connectors.replay.run import replay_log
 from connectors.replay.writing import write
 from connectors.settings.tables import LearnerSection as LearnerSettings
 from streamk.arrays import Json
-from streamk.evaluation.metric import TASKS
+from streamk.evaluation.metric import TASKS, check_metric
 from streamk.evaluation.results import bytes_of, finite
 from streamk.learners.learner import Learner
 
@@ -97,6 +97,7 @@ def replay_command(
             "in .csv.",
         ),
     ] = None,
+    metric: Metric = None,
     interval: Annotated[int, typer.Option(min=1, help="Events of a window of the curves.")] = 1000,
     level: Annotated[
         float | None, typer.Option(help="Score intervals of numbers of that level, as 0.9.")
@@ -131,6 +132,7 @@ def replay_command(
     with exits(), usage(), connected():
         baseline = NONE if no_baseline else baseline
         baselines(baseline, TASKS[0])  # refused before anything is read
+        check_metric(metric)
         check_place("--save", save)
         check_place("--predictions", predictions)
         _check_directory("--report", report_to)
@@ -160,13 +162,14 @@ def replay_command(
                 identity = identity_of(
                     files, log, labels, learner=names, set=parameters, delay=delay or "0", protocol=protocol,
                     time=time, key=key, by=by, interval=interval, level=level, baseline=baseline, task=task,
-                    limit=limit, strict=strict, form=form, start=start, end=end, **vars(reading),
+                    limit=limit, strict=strict, form=form, start=start, end=end, metric=metric,
+                    **vars(reading),
                 )  # fmt: skip
                 keep = ReplayCheckpoint(checkpoint, identity)
             log, late = delay_of(log, how, delay, protocol, lambda: event_count(files, how, limit))
             with _showing(console, log, limit, as_json) as watch:
                 chosen = task or (configured.task if files[0].endswith(".toml") else task_of(models))
-                scoring = Scoring(interval, by, level, predictions)
+                scoring = Scoring(interval, by, level, predictions, metric)
                 run = replay_log(
                     log,
                     names,
@@ -285,7 +288,9 @@ def _fields(run: Replay) -> Json:
         "events": run.events,
         "task": run.task,
         "labels": report.lateness(run).removeprefix(", "),
+        "metric": results.headline,
         "verdict": results.verdict(),
+        "recommendation": report.recommendation(results) if len(run.names) > 1 else "",
         "refused": run.refused,
         "contenders": contenders,
     }

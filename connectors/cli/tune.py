@@ -24,6 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from connectors.cli.arguments import Metric
 from connectors.cli.exits import connected, exits, usage
 from connectors.cli.reading import (
     AllowSkipped,
@@ -45,10 +46,10 @@ from connectors.replay import report
 from connectors.replay.contenders import settings_of
 from connectors.replay.logs import Reading, opened
 from connectors.replay.page.words import decimal
-from connectors.replay.progress import Replay
+from connectors.replay.progress import Replay, Scoring
 from connectors.replay.run import replay_log
 from streamk.arrays import Json
-from streamk.evaluation.metric import METRICS
+from streamk.evaluation.metric import METRICS, check_metric
 from streamk.evaluation.results import Results, finite
 
 FIRST = 2048  # events before the first contender is dropped
@@ -225,6 +226,7 @@ def tune_command(
     task: Annotated[
         str | None, typer.Option(help=f"{' or '.join(TASKS)}; inferred from the first events by default.")
     ] = None,
+    metric: Metric = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[int, typer.Option(min=0, metavar="EVENTS", help="How late labels arrive.")] = 0,
     reading: FormatOptions = FormatOptions(),  # noqa: B008
@@ -240,6 +242,7 @@ def tune_command(
     console = Console(stderr=as_json)
     errors = Console(stderr=True)
     with exits(), usage(), connected(), contextlib.ExitStack() as stack:
+        check_metric(metric)
         format = reading.format(target)
         log, configured = stack.enter_context(opened(files, Reading(format, strict=strict)))
         learner = learner or configured.name
@@ -252,8 +255,8 @@ def tune_command(
         with showing as watch:
             halving = Halving(watch)
             run = replay_log(
-                log, names, task or of_settings, None, limit, False, delay, strict=strict, watch=halving,
-                announce=lambda text: print_line(errors, text),
+                log, names, task or of_settings, None, limit, False, delay, Scoring(metric=metric),
+                strict=strict, watch=halving, announce=lambda text: print_line(errors, text),
             )  # fmt: skip
         results = run.results()
         ranked = results.ranking()

@@ -20,8 +20,9 @@ from connectors.formats.open_file import HEAD, is_pipe
 from streamk.arrays import Json
 from streamk.evaluation import Contest, Results
 from streamk.evaluation.label_delay import LabelDelay
+from streamk.evaluation.metric import METRICS
 
-_VERSION = 4
+_VERSION = 5
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 
@@ -32,6 +33,7 @@ class Scoring(NamedTuple):
     by: str | None = None
     level: float | None = None
     predictions: Path | None = None  # the file for every prediction
+    metric: str | None = None  # that ranks contenders; the task's default
 
 
 class Point(NamedTuple):
@@ -89,7 +91,8 @@ class Replay:
     @classmethod
     def beginning(cls, task: str, models: Json, scoring: Scoring, late: LabelDelay | None) -> Replay:
         """Return a replay without events."""
-        return cls(task, Contest(models, task, scoring.interval, scoring.by, scoring.level), late)
+        how = scoring.interval, scoring.by, scoring.level, scoring.metric
+        return cls(task, Contest(models, task, *how), late)
 
     @property
     def events(self) -> int:
@@ -117,17 +120,14 @@ class Replay:
             return
         if not last and events & (events - 1):
             return
-        before = self.doublings[-1] if self.doublings else Point(0, [0.0] * len(self.names), [], None, None)
-        overall = [self._headline(name) for name in self.names]
-        recent = [
-            (now * events - then * before.events) / (events - before.events)
-            for now, then in zip(overall, before.overall, strict=True)
-        ]
+        before = self.doublings[-1].events if self.doublings else 0
+        overall, recent = ([self._headline(name, since) for name in self.names] for since in (0, before))
         self.doublings.append(Point(events, overall, recent, *self.contest.latest))
 
-    def _headline(self, name: str) -> float:
-        mean = self.contest.standings[name].units.mean()
-        return 1.0 - mean if self.task == "classification" else mean
+    def _headline(self, name: str, since: int) -> float:
+        headline = self.contest.headline
+        loss = self.contest.standings[name].loss(headline, since)
+        return 1.0 - loss if METRICS[headline].better > 0 else loss
 
 
 class ReplayCheckpoint:

@@ -23,7 +23,7 @@ from streamk.arrays import Json
 from streamk.evaluation import Results
 from streamk.evaluation.comparison import Comparison
 from streamk.evaluation.label_delay import DelayByCount
-from streamk.evaluation.metric import HEADLINES, METRICS, SUMMARIES
+from streamk.evaluation.metric import METRICS, SUMMARIES
 from streamk.evaluation.results import bytes_of
 
 Watch = Callable[[Replay], None]
@@ -53,7 +53,7 @@ def lines(console: Console) -> Iterator[Watch]:
 
 
 def _heading(run: Replay) -> str:
-    metric = METRICS[HEADLINES[run.task]].title
+    metric = METRICS[run.contest.headline].title
     others = [_short(name) for name in run.names[1:]]
     columns = ["events", metric, "since last", *others]
     return "".join(f"{c:>14}" for c in columns) + f"{'label':>14}{'prediction':>14}"
@@ -136,7 +136,9 @@ def summary(run: Replay, console: Console) -> None:
         console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
         console.print(recommendation(results), soft_wrap=True, highlight=False, markup=False)
     if (frozen := results.frozen()) is not None:
-        console.print(without_labels(frozen, run.task), soft_wrap=True, highlight=False, markup=False)
+        console.print(
+            without_labels(frozen, summary_metric(run)), soft_wrap=True, highlight=False, markup=False
+        )
     for name in run.names:
         if error := results.error(name):
             console.print(f"{name} failed {error}", soft_wrap=True, highlight=False, markup=False)
@@ -166,20 +168,26 @@ def slices_table(run: Replay) -> Table | None:
     return table
 
 
-def without_labels(frozen: Json, task: str) -> str:
+def summary_metric(run: Replay) -> str:
+    """Return the metric that was chosen, or that of a summary: accuracy or R²."""
+    return run.contest.metric or SUMMARIES[run.task]
+
+
+def without_labels(frozen: Json, metric: str) -> str:
     """Return what a model reached that got no labels at the end of the log, next to the one that did.
 
     >>> frozen = {"contender": "kernel", "since": 7000, "events": 2500}
     >>> metrics = {"metrics": {"r2": -0.84}, "with_labels": {"r2": 0.855}}
-    >>> without_labels({**frozen, **metrics}, "regression")
-    'without new labels: R² -0.840 on the last 2,500 events (0.855 with labels; frozen after 7,000)'
+    >>> print(without_labels({**frozen, **metrics}, "r2"))
+    without new labels: R² -0.840 on the last 2,500 events (0.855 with labels; frozen after 7,000, 73.7 % of
+    the events)
     """
-    key = SUMMARIES[task]
-    alone, live = (frozen[which].get(key) for which in ("metrics", "with_labels"))
+    alone, live = (frozen[which].get(metric) for which in ("metrics", "with_labels"))
     first, second = ("–" if value is None else f"{value:,.3f}" for value in (alone, live))
+    before, events = frozen["since"], frozen["events"]
     return (
-        f"without new labels: {metric_name(key)} {first} on the last {frozen['events']:,} events "
-        f"({second} with labels; frozen after {frozen['since']:,})"
+        f"without new labels: {metric_name(metric)} {first} on the last {events:,} events ({second} with "
+        f"labels; frozen after {before:,}, {100 * before / (before + events):.3g} % of the events)"
     )
 
 
@@ -220,7 +228,7 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
             colour = panel.lines[-1].get_color()
             panel.plot(events, cumulative, color=colour, alpha=0.4, ls="--")
         panel.set_title(f"{title}: {run.events:,} events{lateness(run)} (dashed: from the start)", loc="left")
-        panel.set_ylabel(METRICS[HEADLINES[run.task]].title)
+        panel.set_ylabel(METRICS[results.headline].title)
         panel.grid(alpha=0.3)
         panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     panels[-1, 0].set_xlabel("events")
@@ -232,8 +240,8 @@ def recommendation(results: Results) -> str:
     """Return which contender to use and why, empty if none is left.
 
     It is the best one, unless a contender that is not worse for sure (``p >= 0.05``) takes less time an
-    event: then it is the cheapest of these. What it gains and costs is in comparison with the next best of
-    the others.
+    event: then it is the cheapest of these. If the metric was not chosen, and another of these is better by
+    log loss, it is that one. What it gains and costs is in comparison with the next best of the others.
 
     Parameters
     ----------
@@ -248,27 +256,39 @@ def recommendation(results: Results) -> str:
         return f"Use {best}: no other contender is left"
     equals = [best, *(name for name in ranked[1:] if _tied(results.compare(best, name)))]
     chosen = min(equals, key=lambda name: _seconds(results, name))
+    tied = [name for name in equals if name != chosen and _tied(results.compare(name, chosen))]
+    if (doubt := results.second_opinion([chosen, *tied])) is not None:
+        by_accuracy = _interval(results.compare(doubt.first, chosen))
+        return f"{_lead(results, doubt)}; {chosen} is not worse for sure by accuracy ({by_accuracy})"
+    doubt = results.second_opinion([chosen, *ranked])
+    but = "" if doubt is None else f"; by log loss, {doubt.first} is better ({_interval(doubt)})"
     if chosen != best:
         return (
             f"Use {chosen}: {best} is not better for sure ({_interval(results.compare(best, chosen))}) "
             f"and takes {_times(_seconds(results, best), _seconds(results, chosen))} its time"
-            f"{_memory(results, chosen, best)}"
+            f"{_memory(results, chosen, best)}{but}"
         )
     other = next(name for name in ranked if name != chosen)
     compared = results.compare(chosen, other)
-    cost = _times(_seconds(results, chosen), _seconds(results, other))
     if compared.diverged:
         memory = _memory(results, chosen, other).replace(" and ", "; it takes ", 1)
         return f"Use {chosen}: {other} diverged{memory}"
     if _tied(compared):
         return (
-            f"Use {chosen}: {other} is not worse for sure ({_interval(compared)}), and {chosen} takes {cost} "
-            f"its time{_memory(results, chosen, other)}"
+            f"Use {chosen}: {other} is not worse for sure ({_interval(compared)}), and {chosen} takes "
+            f"{_times(_seconds(results, chosen), _seconds(results, other))} its time"
+            f"{_memory(results, chosen, other)}{but}"
         )
-    gain, unit = _gain(compared)
+    return _lead(results, compared) + but
+
+
+def _lead(results: Results, comparison: Comparison) -> str:
+    """Return what the first of two contenders gains and costs, in a sentence."""
+    first, second = comparison.first, comparison.second
+    cost = _times(_seconds(results, first), _seconds(results, second))
     return (
-        f"Use {chosen}: its error is {gain} {unit} below that of {other} ({_interval(compared)}) for {cost} "
-        f"its time{_memory(results, chosen, other)}"
+        f"Use {first}: its {_gain(comparison)} that of {second} ({_interval(comparison)}) for {cost} its time"
+        f"{_memory(results, first, second)}"
     )
 
 
@@ -297,20 +317,24 @@ def _memory(results: Results, name: str, other: str) -> str:
     return f" and {size(ours)}" + ("" if theirs is None else f" (against {size(theirs)})")
 
 
-def _gain(comparison: Comparison) -> tuple[str, str]:
-    scale = METRICS[comparison.measure].scale
-    mean = 0.0 if comparison.advantage is None else abs(comparison.advantage.mean) * scale
-    return _figure(mean), "points" if comparison.measure == "accuracy" else "of MAE"
+def _gain(comparison: Comparison) -> str:
+    metric = METRICS[comparison.measure]
+    mean = _figure(0.0 if comparison.advantage is None else abs(comparison.advantage.mean) * metric.scale)
+    if metric.scale == 100.0:
+        return f"error is {mean} points below"
+    return f"{metric.title} is {mean} {'above' if metric.better > 0 else 'below'}"
 
 
 def _interval(comparison: Comparison) -> str:
     if comparison.advantage is None:
         return "it cannot be compared"
-    scale = METRICS[comparison.measure].scale
-    low, high = sorted((comparison.advantage.low * scale, comparison.advantage.high * scale))
+    metric = METRICS[comparison.measure]
+    low, high = sorted(end * metric.scale for end in (comparison.advantage.low, comparison.advantage.high))
     if comparison.advantage.mean < 0.0:
         low, high = -high, -low
-    return f"{100 * comparison.advantage.level:.4g} % interval {_figure(low)} to {_figure(high)}"
+    return (
+        f"{100 * comparison.advantage.level:.4g} % interval {_figure(low)} to {_figure(high)} {metric.unit}"
+    )
 
 
 def _figure(value: float) -> str:

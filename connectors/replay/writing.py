@@ -19,7 +19,7 @@ from connectors.contract.records import Log
 from connectors.events.decoding import Rejected
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
-from connectors.replay.report import lateness, recommendation, without_labels
+from connectors.replay.report import lateness, recommendation, summary_metric, without_labels
 from streamk.arrays import Array, Json
 from streamk.evaluation import Results
 from streamk.evaluation.adapters import Table
@@ -107,7 +107,7 @@ def about(run: Replay, results: Results, log: Log, command: Sequence[str], extra
             contender["summary"] = _plain(summary())
     content["interrupted"], content["stopped"] = run.interrupted, run.error
     content["without_labels"] = (
-        "" if content["frozen"] is None else without_labels(content["frozen"], run.task)
+        "" if content["frozen"] is None else without_labels(content["frozen"], summary_metric(run))
     )
     return content
 

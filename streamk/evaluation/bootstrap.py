@@ -99,9 +99,9 @@ class BatchMeans:
         averages: Array = self._sums[: self.events // self.length] / self.length
         return averages
 
-    def mean(self) -> float:
-        """Return the mean of all events, 0 if there were none."""
-        return float(self._sums.sum()) / max(self.events, 1)
+    def mean(self, since: int = 0) -> float:
+        """Return the mean of all events but the first, a multiple of ``length``; 0 if there were none."""
+        return float(self._sums[since // self.length :].sum()) / max(self.events - since, 1)
 
     def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""

@@ -78,6 +78,21 @@ def decide_rows(probabilities, predicted):
     return made, used
 
 
+def log_losses(targets: Integers, probabilities: Array, predicted: Integers) -> Array:
+    """Return the log loss of each event, 0 where there is no prediction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log_losses(np.array([0, 1, 0]), np.array([[1.0], [1.0], [0.0]]), np.array([0, 0, -1])).round(1)
+    array([ 0. , 34.5,  0. ])
+    """
+    likelihoods = np.where(predicted < 0, 1.0, LEAST_PROBABILITY)
+    rows = np.flatnonzero((predicted >= 0) & (targets < probabilities.shape[1]))
+    likelihoods[rows] = np.maximum(probabilities[rows, targets[rows]], LEAST_PROBABILITY)
+    return 0.0 - np.log(likelihoods)
+
+
 @njit(**ENTRY, nogil=True)
 def count(targets, probabilities, predicted, counts, bins, likelihoods, squares):
     """Count events with a prediction; fill in the probabilities of their targets, and squared errors.
@@ -189,8 +204,8 @@ class ClassSums(Sums):
     >>> targets, last = np.array([0, 0, 1, 1]), np.array([-1, 0, 0, 1])
     >>> sums.add(targets, np.array([[0.0, 0.0], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]), last)
     >>> {name: round(value, 4) for name, value in sums.values().items()}
-    {'accuracy': 0.5, 'balanced_accuracy': 0.5, 'kappa': 0.2, 'kappa_temporal': 0.0, 'macro_f1': 0.5833,
-     'log_loss': 0.4987, 'brier': 0.1633, 'calibration_error': 0.3667, 'auc': 1.0}
+    {'accuracy': 0.5, 'log_loss': 0.4987, 'balanced_accuracy': 0.5, 'kappa': 0.2, 'kappa_temporal': 0.0,
+     'macro_f1': 0.5833, 'brier': 0.1633, 'calibration_error': 0.3667, 'auc': 1.0}
     """
 
     METRICS = CLASSES

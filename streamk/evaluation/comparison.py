@@ -1,7 +1,9 @@
 """Paired comparison of two contenders on the same events: difference, significance, and start of the lead.
 
 The advantage of the first over the second is computed for every event: for accuracy 1, 0 or −1, otherwise
-the difference of the losses. Advantages are paired, so the difficulty of an event cancels.
+the difference of the losses. Advantages are paired, so the difficulty of an event cancels. For a metric that
+is no mean over events, it is the difference of jackknife pseudo-values (:mod:`streamk.evaluation.jackknife`),
+and the event since which it is sure is approximate.
 
 - *Difference*: the mean advantage with its 95 % interval, of the same test.
 - *Significance*: the two-sided p value of equal contenders, by Student's t, with the standard error of
@@ -24,7 +26,7 @@ from scipy.special import stdtr, stdtrit
 
 from streamk.arrays import Array
 from streamk.evaluation.bootstrap import FEWEST, BatchMeans, Interval, spread
-from streamk.evaluation.metric import METRICS
+from streamk.evaluation.metric import METRICS, check_metric
 
 SURENESS = (0.001, 0.01, 0.05)  # reported bounds of p; the last is that of a tie
 LEVEL = 1.0 - SURENESS[-1]  # of intervals: an interval excludes 0 exactly if there is no tie
@@ -124,7 +126,7 @@ def compare(
     first, second
         Their names.
     measure
-        ``"accuracy"``, ``"log_loss"`` or ``"mae"``: a metric that is a mean over events.
+        The name of a metric.
     level
         Of the interval of the advantage.
 
@@ -137,9 +139,7 @@ def compare(
     kernel is better than ARF by 2.18 points of accuracy (95 % interval 1.72 to 2.64),
     sure (p < 0.001) since event 3,072
     """
-    measures = [metric.name for metric in METRICS.values() if metric.is_mean]
-    if measure not in measures:
-        raise ValueError(f"measure {measure!r} is unknown; use {', '.join(measures)}")
+    check_metric(measure)
     names = (first, second, measure, advantages.events)
     means = advantages.means()
     if len(means) < FEWEST or not np.isfinite(means).all():

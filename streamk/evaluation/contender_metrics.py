@@ -11,9 +11,10 @@ import numpy as np
 
 from streamk.arrays import AnyArray, Array, Integers
 from streamk.evaluation.bootstrap import BatchMeans
-from streamk.evaluation.classes import ClassSums, decisions
+from streamk.evaluation.classes import ClassSums, decisions, log_losses
 from streamk.evaluation.exact import Sums
-from streamk.evaluation.metric import TASKS
+from streamk.evaluation.jackknife import BatchSums
+from streamk.evaluation.metric import METRICS, TASKS
 from streamk.evaluation.numbers import NumberSums
 from streamk.evaluation.slices import Slices
 from streamk.evaluation.windows import Curve
@@ -123,21 +124,30 @@ class ContenderMetrics:
         Whether there are slices.
     level
         Of intervals, for numbers.
+    headline
+        The metric that contenders are ranked by.
+    before
+        Events before the first.
     """
 
-    def __init__(self, task: str, interval: int, by: bool, level: float) -> None:
+    def __init__(
+        self, task: str, interval: int, by: bool, level: float, headline: str, before: int = 0
+    ) -> None:
         self.classes = task == TASKS[0]
         sums: Sums = ClassSums() if self.classes else NumberSums(level)
-        self.curve: Curve[Any] = Curve(sums, interval)
-        self.cumulative: list[float] = []  # the headline metric of all events, at the end of every window
-        self.units = BatchMeans()
+        self.curve: Curve[Any] = Curve(sums, interval, headline, before)
+        self._means = {
+            name: BatchMeans() for name in (("accuracy", "log_loss") if self.classes else ("mae",))
+        }
+        self._sums: BatchSums | None = None
+        if headline not in self._means:
+            self._sums = BatchSums(ClassSums(ranked=headline == "auc") if self.classes else sums)
         self.slices = Slices(sums.fresh()) if by else None
         self.alarms = Alarms(bounded=self.classes)
         self.seconds = 0.0
         self.error = ""
         self.dropped = False  # by Contest.drop, not by an error
         self.latencies = Latencies()
-        self._loss = 0.0
 
     @property
     def failed(self) -> bool:
@@ -149,6 +159,20 @@ class ContenderMetrics:
         """Events scored."""
         return self.curve.events
 
+    def losses(self, metric: str) -> BatchMeans:
+        """Return the units of the headline metric as a loss, of log loss, or of the task's default metric."""
+        if metric in self._means:
+            return self._means[metric]
+        assert self._sums is not None
+        return self._sums.losses(METRICS[metric])
+
+    def loss(self, metric: str, since: int = 0) -> float:
+        """Return a metric of :meth:`losses` after so many: a power of two, and half of all at least."""
+        if metric in self._means:
+            return self._means[metric].mean(since)
+        assert self._sums is not None
+        return self._sums.loss(METRICS[metric], since)
+
     def add(
         self,
         targets: AnyArray,
@@ -159,28 +183,18 @@ class ContenderMetrics:
     ) -> None:
         """Score events: codes and probabilities with the last label before each, or numbers."""
         if self.classes:
-            losses = (decisions(predictions) != targets).astype(np.float64)
+            predicted = decisions(predictions)
+            losses = (predicted != targets).astype(np.float64)
+            self._means["log_loss"].add(log_losses(targets, predictions, predicted))
             arrays: tuple[AnyArray | None, ...] = (targets, predictions, last)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
                 losses = np.abs(targets - predictions)
             arrays = (targets, predictions, *(ends or (None, None)))
-        self._follow(losses)
         self.curve.add(*arrays)
-        self.units.add(losses)
+        self._means["accuracy" if self.classes else "mae"].add(losses)
+        if self._sums is not None:
+            self._sums.add(*arrays)
         self.alarms.add(losses)
         if self.slices is not None and slices is not None:
             self.slices.add(slices, *arrays)
-
-    def _follow(self, losses: Array) -> None:
-        """Record the headline metric at the end of every window."""
-        interval, done = self.curve.interval, self.events
-        start = 0
-        while start < len(losses):
-            stop = min(len(losses), start + interval - (done + start) % interval)
-            with np.errstate(over="ignore", invalid="ignore"):  # in order, so results do not depend on chunks
-                self._loss = float(np.cumsum(np.append(self._loss, losses[start:stop]))[-1])
-            start = stop
-            if (done + start) % interval == 0:
-                mean = self._loss / (done + start)
-                self.cumulative.append(1.0 - mean if self.classes else mean)

@@ -26,7 +26,7 @@ from streamk.evaluation.adapters import (
     tabled,
 )
 from streamk.evaluation.contender_metrics import ContenderMetrics
-from streamk.evaluation.metric import TASKS, decide
+from streamk.evaluation.metric import TASKS, decide, headline_of
 
 CHUNK = 1000
 _UNTIMED, _TIMED = 8, 40  # the first of these events fill the caches that a pass has emptied
@@ -36,7 +36,7 @@ _EVERY = 32  # in one chunk of so many, events are predicted and learned one by 
 class FrozenTail:
     """A frozen copy of a contender, and the metrics of both from then on.
 
-    It starts with the next window of the curves, so that both have the same windows.
+    Both have the windows of the curves, of which the first may be cut.
 
     Parameters
     ----------
@@ -44,26 +44,24 @@ class FrozenTail:
         Of the contender.
     learner
         Of streamk; its frozen copy predicts from now on.
-    codes
-        Of labels, as the contest numbers them.
-    task, interval
-        As of :class:`~streamk.evaluation.contest.Contest`.
+    contest
+        The contest, of which the copy has the codes of labels, the task, the windows and the metric.
 
     Attributes
     ----------
     since
-        The number of events before scoring started, None until then.
+        The number of events before.
     frozen, live
         The metrics of the copy, and of the contender that continues learning, on the same events.
     error
         Why the copy was not scored further, empty if it was.
     """
 
-    def __init__(self, name: str, learner: Any, codes: Codes, task: str, interval: int) -> None:
-        self.name, self._codes, self._interval = name, codes, interval
-        self._model = LearnerAdapter(learner.frozen(), task)
-        self.frozen, self.live = (ContenderMetrics(task, interval, False, 0.9) for _ in range(2))
-        self.since: int | None = None
+    def __init__(self, name: str, learner: Any, contest: Contest) -> None:
+        self.name, self._codes, self.since = name, contest.codes, contest.events
+        self._model = LearnerAdapter(learner.frozen(), contest.task)
+        how = contest.task, contest.interval, False, 0.9, contest.headline, contest.events
+        self.frozen, self.live = ContenderMetrics(*how), ContenderMetrics(*how)
         self.error = ""
         self.answers: object = None  # of the events that were scored last
 
@@ -74,26 +72,19 @@ class FrozenTail:
         live: Array,
         last: Integers | None,
         known: Integers | None,
-        before: int,
     ) -> None:
-        """Score events, before which there were so many; ``live`` are the contender's predictions."""
-        skipped, self.answers = 0, None
-        if self.since is None:
-            skipped = -before % self._interval
-            if skipped >= len(targets):
-                return
-            self.since = before + skipped
+        """Score events; ``live`` are the contender's predictions."""
+        self.answers = None
         if self.error:
             return
         try:
-            answers = self._model.predict_many(xs[skipped:])
+            answers = self._model.predict_many(xs)
         except ValueError as error:
             self.error = str(error)
             return
         self.answers = answers
-        last, known = (None if each is None else each[skipped:] for each in (last, known))
-        self.frozen.add(targets[skipped:], self._codes.arranged(answers, known), last, None, None)
-        self.live.add(targets[skipped:], live[skipped:], last, None, None)
+        self.frozen.add(targets, self._codes.arranged(answers, known), last, None, None)
+        self.live.add(targets, live, last, None, None)
 
 
 class Scored(NamedTuple):
@@ -172,6 +163,8 @@ class Contest:
     level
         The level of prediction intervals to score, such as 0.9, for contenders that have them; None scores
         none. Contenders with intervals predict event by event.
+    metric
+        The metric that contenders are ranked by; accuracy or MAE by default.
     """
 
     def __init__(
@@ -181,16 +174,19 @@ class Contest:
         interval: int = 1000,
         by: str | None = None,
         level: float | None = None,
+        metric: str | None = None,
     ) -> None:
         if task not in TASKS:
             raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
         if not contenders:
             raise ValueError("there is nothing to replay; give at least one contender")
         self.task, self.interval, self.by, self.level = task, interval, by, level
+        self.metric, self.headline = metric, headline_of(task, metric, level)
         self.models = dict(contenders)
         self._subjects = {name: adapter_of(model, task) for name, model in contenders.items()}
         self.standings = {
-            name: ContenderMetrics(task, interval, by is not None, level or 0.9) for name in contenders
+            name: ContenderMetrics(task, interval, by is not None, level or 0.9, self.headline)
+            for name in contenders
         }
         self.codes = Codes(task == TASKS[0])
         self.events = 0  # scored
@@ -234,7 +230,7 @@ class Contest:
         self.score()
         name, subject = next(iter(self._subjects.items()))
         if self.tail is None and isinstance(subject, LearnerAdapter) and not self.standings[name].error:
-            self.tail = FrozenTail(name, subject.learner, self.codes, self.task, self.interval)
+            self.tail = FrozenTail(name, subject.learner, self)
 
     @property
     def asked(self) -> Set[Hashable]:
@@ -304,7 +300,7 @@ class Contest:
             arranged = self.codes.arranged(predicted, known)
             self.standings[name].add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
-                self.tail.add(xs, targets, arranged, last, known, self.events)
+                self.tail.add(xs, targets, arranged, last, known)
         if self.listener is not None:
             answers = {name: predicted for name, (predicted, _) in predictions.items()}
             if self.tail is not None and self.tail.answers is not None:
@@ -514,7 +510,7 @@ class Contest:
             standing.add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
                 xs = EventChunk([event.x for event in events])
-                self.tail.add(xs, targets, arranged, last, known, before)
+                self.tail.add(xs, targets, arranged, last, known)
                 if self.tail.answers is not None:
                     answers[f"{name} (frozen)"] = self.tail.answers
         if self.listener is not None:

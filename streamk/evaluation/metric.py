@@ -30,7 +30,7 @@ class Metric(NamedTuple):
     formula
         Of sums; None where they hold nothing that it needs.
     is_mean
-        Whether it is a mean over events, so that contenders can be compared event by event.
+        Whether it is a mean over events.
     scale
         Of differences: 100 for points of a percentage.
     """
@@ -46,6 +46,11 @@ class Metric(NamedTuple):
     def unit(self) -> str:
         """The unit of differences: ``points of accuracy``, ``of MAE``."""
         return f"points of {self.title}" if self.scale == 100.0 else f"of {self.title}"
+
+    def loss(self, sums: Any) -> float:
+        """Return the metric as a loss, of which less is better; NaN where it has no value."""
+        value = self.formula(sums)
+        return math.nan if value is None else 1.0 - value if self.better > 0 else value
 
 
 def _mean(values: list[float]) -> float:
@@ -75,11 +80,11 @@ def _kappa_temporal(sums: Any) -> float:
 
 CLASSES = (
     Metric("accuracy", "accuracy", 1, lambda sums: sums.right / max(sums.events, 1), True, 100.0),
+    Metric("log_loss", "log loss", -1, lambda sums: sums.mean_log_loss, True),
     Metric("balanced_accuracy", "balanced accuracy", 1, _balanced_accuracy),
     Metric("kappa", "kappa", 1, _kappa),
     Metric("kappa_temporal", "temporal kappa", 1, _kappa_temporal),
     Metric("macro_f1", "macro F1", 1, _macro_f1),
-    Metric("log_loss", "log loss", -1, lambda sums: sums.mean_log_loss, True),
     Metric("brier", "Brier score", -1, lambda sums: sums.brier),
     Metric("calibration_error", "calibration error", -1, lambda sums: sums.calibration_error),
     Metric("auc", "AUC", 1, lambda sums: sums.auc()[0]),
@@ -96,6 +101,33 @@ NUMBERS = (
 METRICS = {metric.name: metric for metric in (*CLASSES, *NUMBERS)}
 HEADLINES = dict(zip(TASKS, ("accuracy", "mae"), strict=True))
 SUMMARIES = dict(zip(TASKS, ("accuracy", "r2"), strict=True))  # comparable between streams
+
+
+def headline_of(task: str, chosen: str | None, level: float | None = None) -> str:
+    """Return the metric that ranks contenders: the chosen one, or the default of the task.
+
+    >>> headline_of("regression", None), headline_of("classification", "auc")
+    ('mae', 'auc')
+
+    Raises
+    ------
+    ValueError
+        If there is no such metric, it is of the other task, or of intervals and there is no level.
+    """
+    known = [metric.name for metric in (CLASSES, NUMBERS)[TASKS.index(task)] if metric.better]
+    if chosen is not None and chosen not in known:
+        check_metric(chosen)
+        raise ValueError(f"metric {chosen!r} does not fit {task}; use {', '.join(known)}")
+    if chosen == "pinball" and level is None:
+        raise ValueError("metric 'pinball' is of prediction intervals; set their level, as 0.9")
+    return chosen or HEADLINES[task]
+
+
+def check_metric(chosen: str | None) -> None:
+    """Raise a ValueError if no task has this metric."""
+    known = [metric.name for metric in METRICS.values() if metric.better]
+    if chosen is not None and chosen not in known:
+        raise ValueError(f"metric {chosen!r} is unknown; use {', '.join(known)}")
 
 
 def decide(prediction: object) -> object:

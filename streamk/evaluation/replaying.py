@@ -33,6 +33,7 @@ def replay(
     interval: int = 1000,
     by: str | None = None,
     level: float | None = None,
+    metric: str | None = None,
     progress: bool = False,
 ) -> Results:
     """Let models predict every event, score them, and let them learn it.
@@ -60,6 +61,8 @@ def replay(
         A field whose values make slices.
     level
         Score intervals of that level, for learners that have ``predict_interval_one``.
+    metric
+        The metric that ranks models, as ``"auc"``; accuracy or MAE by default.
     progress
         Whether to show a bar.
 
@@ -86,7 +89,7 @@ def replay(
     head = list(islice(stream, LOOK))
     if not head:
         raise ValueError("there are no events")
-    contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level)
+    contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level, metric)
     Results(contest, metrics)  # raises on wrong metrics before anything is learned
     warm(contenders, contest.task, head[:2])
     whole, row = chain(head, stream), 0

@@ -15,7 +15,7 @@ from streamk.evaluation.bootstrap import BatchMeans, Interval, interval
 from streamk.evaluation.comparison import DIVERGED, Comparison, compare
 from streamk.evaluation.contender_metrics import ContenderMetrics
 from streamk.evaluation.contest import Contest
-from streamk.evaluation.metric import HEADLINES, METRICS
+from streamk.evaluation.metric import METRICS, TASKS
 from streamk.evaluation.refitted import Refitted
 from streamk.html_tables import html_table
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEVEL = 0.9  # of intervals
+_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "auc")  # between 0 and 1
 
 
 class Windows(NamedTuple):
@@ -51,7 +52,7 @@ class Results:
     def __init__(self, contest: Contest, metrics: Sequence[str] | None = None) -> None:
         self._contest = contest
         self.task, self.interval = contest.task, contest.interval
-        self.events, self.headline = contest.events, HEADLINES[contest.task]
+        self.events, self.headline = contest.events, contest.headline
         known = self._standing(self.names[0]).curve.columns
         if metrics is not None and (odd := [name for name in metrics if name not in known]):
             raise ValueError(f"metric {odd[0]!r} is unknown; use {', '.join(known)}")
@@ -117,7 +118,7 @@ class Results:
         ``with_labels`` those of the contender itself on the same events.
         """
         tail = self._contest.tail
-        if tail is None or tail.since is None or not tail.frozen.events:
+        if tail is None or not tail.frozen.events:
             return None
         both = {"metrics": tail.frozen, "with_labels": tail.live}
         metrics = {key: each.curve.whole().values() for key, each in both.items()}
@@ -130,58 +131,84 @@ class Results:
     def frozen_windows(self) -> Windows | None:
         """Return the windows of the frozen copy, NaN before it was frozen; None if there are none."""
         tail = self._contest.tail
-        if tail is None or tail.since is None or not len(tail.frozen.curve.rows):
+        if tail is None or not len(tail.frozen.curve.rows):
             return None
         curve, before = tail.frozen.curve, tail.since // self.interval
         rows = np.concatenate([np.full((before, len(curve.columns)), np.nan), curve.rows])
-        cumulative = np.concatenate([np.full(before, np.nan), tail.frozen.cumulative])
+        cumulative = np.concatenate([np.full(before, np.nan), curve.cumulative])
         return Windows(curve.columns, rows, curve.interval, cumulative)
 
     def windows(self, name: str) -> Windows:
         """Return the windows of a contender."""
         standing = self._standing(name)
         curve = standing.curve
-        return Windows(curve.columns, curve.rows, curve.interval, np.array(standing.cumulative))
+        return Windows(curve.columns, curve.rows, curve.interval, np.array(curve.cumulative))
 
     def sureness(self, name: str) -> Interval | None:
         """Return the headline metric with a 90 % interval, None if there are too few events."""
-        loss = interval(self._standing(name).units, LEVEL, (0.0, 1.0 if self._classes else math.inf))
-        if loss is None or not self._classes:
+        most = 1.0 if self.headline in _SHARES else math.inf
+        loss = interval(self._standing(name).losses(self.headline), LEVEL, (0.0, most))
+        if loss is None or METRICS[self.headline].better < 0:
             return loss
         return Interval(1.0 - loss.mean, 1.0 - loss.high, 1.0 - loss.low, loss.level)
 
     @property
     def _classes(self) -> bool:
-        return self.headline == "accuracy"
+        return self.task == TASKS[0]
 
-    def ranking(self) -> list[str]:
-        """Return the contenders that were not excluded, best first."""
+    def ranking(self, metric: str | None = None) -> list[str]:
+        """Return the contenders that were not excluded, best first, by a metric as of :meth:`compare`."""
         active = [name for name in self.names if not self.error(name)]
-        losses = {name: self._standing(name).units.mean() for name in active}
+        losses = {name: self._standing(name).loss(metric or self.headline) for name in active}
         return sorted(active, key=lambda name: (math.isnan(losses[name]), losses[name]))
 
-    def compare(self, first: str, second: str) -> Comparison:
+    def second_opinion(self, names: Sequence[str]) -> Comparison | None:
+        """Return the comparison by log loss that contradicts a choice by accuracy; None if none does.
+
+        With rare classes, predicting the most frequent one is hard to beat by accuracy, which ignores
+        probabilities. There is none if the metric was chosen.
+
+        Parameters
+        ----------
+        names
+            The choice, and the contenders that it may lose to.
+        """
+        if self._contest.metric or not self._classes:
+            return None
+        best = next(name for name in self.ranking("log_loss") if name in names)
+        comparison = self.compare(best, names[0], "log_loss")
+        return comparison if best != names[0] and comparison.leader == best else None
+
+    def compare(self, first: str, second: str, metric: str | None = None) -> Comparison:
         """Return which of two contenders is better, with what confidence, and since when.
+
+        Parameters
+        ----------
+        first, second
+            Their names.
+        metric
+            The headline metric by default; others are log loss, and accuracy or MAE.
 
         Raises
         ------
         ValueError
             If one of them was excluded, so that they were not scored on the same events.
         """
-        ours, theirs = (self._standing(name).units for name in (first, second))
+        metric = metric or self.headline
+        ours, theirs = (self._standing(name).losses(metric) for name in (first, second))
         if ours.events != theirs.events:
             raise ValueError(f"{first} and {second} were not scored on the same events")
         header, arrays = ours.state()
         with np.errstate(invalid="ignore"):
             advantages = BatchMeans.restored((header, {"sums": theirs.state()[1]["sums"] - arrays["sums"]}))
-        comparison = compare(advantages, first, second, self.headline)
+        comparison = compare(advantages, first, second, metric)
         return comparison._replace(diverged=self._diverged(first, second))
 
     def _diverged(self, first: str, second: str) -> str:
         """Return which of two contenders has errors out of all proportion to the other's, if one has."""
         if self._classes:
             return ""
-        losses = {name: self._standing(name).units.mean() for name in (first, second)}
+        losses = {name: self._standing(name).loss(self.headline) for name in (first, second)}
         better, worse = sorted(losses, key=lambda name: (not math.isfinite(losses[name]), losses[name]))
         if not math.isfinite(losses[better]):
             return ""
@@ -199,7 +226,8 @@ class Results:
             return "every contender failed or was dropped"
         best = ranked[0]
         if len(ranked) > 1:
-            return self.compare(best, ranked[1]).words()
+            other = self.second_opinion(ranked)
+            return self.compare(best, ranked[1]).words() + ("" if other is None else f"; {other.words()}")
         value = self.metrics_of(best, self.headline)
         name = METRICS[self.headline].title
         return f"{best} has {name} {value:.4g} over {self.events:,} events"

@@ -9,6 +9,7 @@ import numpy as np
 from streamk.arrays import AnyArray, Array, Json, SavedState
 from streamk.evaluation.classes import ClassSums
 from streamk.evaluation.exact import Sums, check_one_length, nest, part_of
+from streamk.evaluation.metric import METRICS
 from streamk.evaluation.numbers import NumberSums
 
 KINDS: Json = {"classes": ClassSums, "numbers": NumberSums}
@@ -33,6 +34,10 @@ class Curve(Generic[S]):
         Empty sums of the kind that is wanted.
     interval
         Events of a window.
+    headline
+        The metric whose value over all events is recorded at the end of every window, in ``cumulative``.
+    before
+        Events before the first: if they end within a window, the first row is of its rest.
 
     Examples
     --------
@@ -46,10 +51,11 @@ class Curve(Generic[S]):
     (array([0.25, 0.5 ]), 1.7)
     """
 
-    def __init__(self, sums: S, interval: int = 1000) -> None:
+    def __init__(self, sums: S, interval: int = 1000, headline: str | None = None, before: int = 0) -> None:
         if type(interval) is not int or interval < 1:
             raise ValueError(f"interval is {interval!r}; it must be a whole number of events")
-        self.interval = interval
+        self.interval, self._headline, self._before = interval, headline, before
+        self.cumulative: list[float] = []
         self.columns = sums.columns()
         self._cut = sums.copy()  # of all windows that are full
         self._window = sums.fresh()
@@ -80,10 +86,10 @@ class Curve(Generic[S]):
         """
         count, start = check_one_length(array for array in arrays if array is not None), 0
         while start < count:
-            end = min(count, start + self.interval - self._window.events)
+            end = min(count, start + self.interval - (self._before + self.events) % self.interval)
             self._window.add(*(array if array is None else array[start:end] for array in arrays))
             start = end
-            if self._window.events == self.interval:
+            if (self._before + self.events) % self.interval == 0:
                 self._close()
 
     def _close(self) -> None:
@@ -94,6 +100,9 @@ class Curve(Generic[S]):
         self._rows[self._count] = [values.get(name, np.nan) for name in self.columns]
         self._count += 1
         self._cut.merge(self._window)
+        if self._headline is not None:
+            value = METRICS[self._headline].formula(self._cut)
+            self.cumulative.append(np.nan if value is None else value)
         self._window.clear()  # it has as many classes as the whole
 
     def whole(self) -> S:
@@ -104,10 +113,9 @@ class Curve(Generic[S]):
 
     def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
-        curve: SavedState = (
-            {"interval": self.interval, "kind": kind_of(self._cut)},
-            {"rows": self.rows.copy()},
-        )
+        header: Json = {"interval": self.interval, "headline": self._headline, "before": self._before}
+        header |= {"kind": kind_of(self._cut), "cumulative": list(self.cumulative)}
+        curve: SavedState = header, {"rows": self.rows.copy()}
         return nest(curve=curve, cut=self._cut.state(), window=self._window.state())
 
     @classmethod
@@ -115,7 +123,9 @@ class Curve(Generic[S]):
         """Return the curve that a state is of."""
         header, arrays = part_of(state, "curve")
         kind = KINDS[header["kind"]]
-        curve = cls(kind.restored(part_of(state, "cut")), header["interval"])
+        settings = (header[name] for name in ("interval", "headline", "before"))
+        curve = cls(kind.restored(part_of(state, "cut")), *settings)
+        curve.cumulative = list(header["cumulative"])
         curve._window = kind.restored(part_of(state, "window"))
         curve._rows = arrays["rows"].copy()
         curve._count = len(curve._rows)

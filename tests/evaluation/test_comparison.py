@@ -144,5 +144,5 @@ def test_what_always_gains_the_same_is_sure():
 
 
 def test_an_unknown_measure():
-    with pytest.raises(ValueError, match="measure 'beauty' is unknown; use accuracy, log_loss, mae"):
+    with pytest.raises(ValueError, match="metric 'beauty' is unknown; use accuracy, log_loss, "):
         compared(np.zeros(100), measure="beauty")

@@ -25,14 +25,13 @@ from connectors.replay.page.words import (
     count,
     decimal,
     escape,
-    headline,
     metric_name,
     number_of,
     second,
     size,
 )
 from streamk.arrays import Array, Json
-from streamk.evaluation.metric import TASKS
+from streamk.evaluation.metric import HEADLINES, TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
 __all__ = ["WindowedMetrics", "page"]
@@ -71,7 +70,7 @@ def figure(drawn: str, caption: str = "", before: str = "") -> str:
     return f"<figure>{before}{drawn}{words}</figure>"
 
 
-def curves_section(task: str, contenders: Rows, curves: Mapping[str, WindowedMetrics]) -> str:
+def curves_section(task: str, first: str, contenders: Rows, curves: Mapping[str, WindowedMetrics]) -> str:
     """Return the curves of the headline metric and of one more."""
     names = [c["name"] for c in contenders]
     more: Rows = [{"name": name} for name in curves if name not in names]  # a frozen copy
@@ -79,10 +78,9 @@ def curves_section(task: str, contenders: Rows, curves: Mapping[str, WindowedMet
     drawn = [(k, c, curve) for k, c, curve in drawn if len(curve.rows)]
     if not drawn:
         return ""
-    first = headline(task)
     known = [name for _, _, curve in drawn for name in curve.columns]
     parts = []
-    for metric in (first, second(task, known)):
+    for metric in (first, second(task, first, known)):
         lines = [_line(k, c, curve, metric, first) for k, c, curve in drawn if metric in curve.columns]
         if not lines:
             continue
@@ -252,16 +250,17 @@ def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -
     contenders = [{**c, "name": str(c.get("name", ""))} for c in results.get("contenders") or []]
     curves = {str(name): curve for name, curve in curves.items()}
     measured = {str(name): value for name, value in measured.items()}
+    first = str(results.get("headline") or HEADLINES.get(task, "accuracy"))
     title = str(results.get("title") or results.get("name") or "Replay")
     body = "".join(
         (
-            _heading(title, task, results, contenders),
-            section("Results", *_metrics(task, contenders)),
+            _heading(title, first, results, contenders),
+            section("Results", *_metrics(first, contenders)),
             _comparisons(results),
-            curves_section(task, contenders, curves),
+            curves_section(task, first, contenders, curves),
             calibration_section(contenders),
             _confusion(contenders),
-            _slices(str(results.get("by") or "slice"), task, contenders),
+            _slices(str(results.get("by") or "slice"), first, contenders),
             costs_section(contenders, measured),
             summary_section(contenders),
             _left_out(results.get("left_out") or {}),
@@ -278,15 +277,15 @@ def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -
     )
 
 
-def _heading(title: str, task: str, results: Mapping[str, object], contenders: Rows) -> str:
-    facts = [task]
+def _heading(title: str, first: str, results: Mapping[str, object], contenders: Rows) -> str:
+    facts = [str(results.get("task") or TASKS[0]), f"ranked by {metric_name(first)}"]
     if results.get("target"):
         facts.append(f"target {results['target']}")
     if results.get("events") is not None:
         facts.append(f"{count(results['events'])} events, each predicted before it was learned")
     if results.get("delay"):
         facts.append(str(results["delay"]))
-    verdict = str(_plain_verdict(task, contenders) or results.get("verdict") or "")
+    verdict = str(_plain_verdict(first, contenders) or results.get("verdict") or "")
     said = f'<p class="verdict">{escape(verdict)}</p>' if verdict else ""
     if results.get("recommendation"):
         said += f'<p class="advice">{escape(results["recommendation"])}.</p>'
@@ -295,26 +294,22 @@ def _heading(title: str, task: str, results: Mapping[str, object], contenders: R
     return f'<header><h1>{escape(title)}</h1><p class="kicker">{escape(" · ".join(facts))}</p>{said}</header>'
 
 
-def _plain_verdict(task: str, contenders: Rows) -> str:
+def _plain_verdict(first: str, contenders: Rows) -> str:
     """Return the headline metric of a single contender as a sentence; empty for several or a failed one."""
     if len(contenders) != 1 or contenders[0].get("failed"):
         return ""
-    reached = (contenders[0].get("metrics") or {}).get(headline(task))
-    return (
-        f"{contenders[0]['name']}: {metric_name(headline(task))} {decimal(reached)}."
-        if reached is not None
-        else ""
-    )
+    reached = (contenders[0].get("metrics") or {}).get(first)
+    return "" if reached is None else f"{contenders[0]['name']}: {metric_name(first)} {decimal(reached)}."
 
 
-def _metrics(task: str, contenders: Rows) -> list[str]:
+def _metrics(first: str, contenders: Rows) -> list[str]:
     worked = [c for c in contenders if c.get("metrics") and not c.get("failed")]
     failed = [
         f'<p class="failed"><strong>{escape(c["name"])} failed</strong> {escape(c["error"])}</p>'
         for c in contenders
         if c.get("error")
     ]
-    return [*failed, tables.metrics_table("metrics", task, worked)] if worked else failed
+    return [*failed, tables.metrics_table("metrics", first, worked)] if worked else failed
 
 
 def _comparisons(results: Json) -> str:
@@ -340,10 +335,10 @@ def _confusion(contenders: Rows) -> str:
     return section("Confusion matrix", shown)
 
 
-def _slices(by: str, task: str, contenders: Rows) -> str:
+def _slices(by: str, first: str, contenders: Rows) -> str:
     if not any(c.get("slices") for c in contenders):
         return ""
-    return section(f"Results by {by}", tables.slices_table("slices", by, task, contenders))
+    return section(f"Results by {by}", tables.slices_table("slices", by, first, contenders))
 
 
 def _left_out(left: Json) -> str:

@@ -16,7 +16,6 @@ from connectors.replay.page.words import (
     decimal,
     duration,
     escape,
-    headline,
     marked,
     metric_name,
     metric_order,
@@ -24,6 +23,7 @@ from connectors.replay.page.words import (
     size,
 )
 from streamk.arrays import Array, Json
+from streamk.evaluation.metric import METRICS
 
 _MOST_CLASSES = 12  # of a confusion matrix; the rarer ones beyond are one row and column
 _MOST_ROWS = 100
@@ -81,10 +81,9 @@ def _figures(values: Sequence[float], texts: list[str], direction: int) -> list[
     ]
 
 
-def metrics_table(key: str, task: str, contenders: Rows) -> str:
+def metrics_table(key: str, first: str, contenders: Rows) -> str:
     """Return the metrics of all contenders, the headline metric first and with its interval."""
     metrics = [contender.get("metrics") or {} for contender in contenders]
-    first = headline(task)
     rows: list[tuple[str, Sequence[Cell]]] = []
     for metric in sorted(metric_order(metrics), key=lambda m: m != first):
         values = [number_of(by_metric.get(metric)) for by_metric in metrics]
@@ -123,9 +122,9 @@ def pairs_table(key: str, pairs: Rows) -> str:
             for other in names
         ]
         rows.append((escape(name), cells))
-    measure = "points of accuracy" if pairs[0].get("measure") == "accuracy" else "mean absolute error"
+    unit = METRICS[pairs[0].get("measure", "accuracy")].unit.removeprefix("of ")
     caption = (
-        f"Ahead of the contender of the column, in {measure}, ± half of the 95% interval; bold where it leads"
+        f"Ahead of the contender of the column, in {unit}, ± half of the 95% interval; bold where it leads"
     )
     return table(key, caption, ["", *map(escape, names)], rows)
 
@@ -137,7 +136,7 @@ def _pair(name: str, sign: float, pair: Json) -> Cell:
     advantage = pair.get("advantage")
     if not advantage:
         return Cell(MISSING, "faint")
-    scale = sign * (100.0 if pair.get("measure") == "accuracy" else 1.0)
+    scale = sign * METRICS[pair.get("measure", "accuracy")].scale
     mean, low, high = (number_of(advantage[part]) * scale for part in ("mean", "low", "high"))
     ends = f'<br><span class="sub">± {decimal(abs(high - low) / 2.0, 3)}</span>'
     if pair.get("leader") == name:
@@ -212,9 +211,8 @@ def _of_classes(classes: Json, part: str, labels: list[str], shown: list[str]) -
     ]
 
 
-def slices_table(key: str, by: str, task: str, contenders: Rows) -> str:
+def slices_table(key: str, by: str, metric: str, contenders: Rows) -> str:
     """Return the headline metric of every slice, with a column for each contender."""
-    metric = headline(task)
     slices: dict[str, dict[int, Json]] = {}
     for place, contender in enumerate(contenders):
         for part in contender.get("slices") or []:

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streamk.evaluation.metric import HEADLINES, METRICS
+from streamk.evaluation.metric import METRICS
 
 _SECOND = {
-    "classification": ("log_loss", "brier", "kappa", "kappa_temporal", "balanced_accuracy"),
-    "regression": ("rmse", "pinball", "coverage", "r2"),
+    "classification": ("log_loss", "accuracy", "brier", "kappa", "kappa_temporal", "balanced_accuracy"),
+    "regression": ("rmse", "mae", "pinball", "coverage", "r2"),
 }
 # HTML has no control characters, and those that turn the direction of writing would turn what follows.
 _HIDDEN = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
@@ -54,14 +54,9 @@ def better(metric: str) -> int:
     return METRICS[metric].better if metric in METRICS else 0
 
 
-def headline(task: str) -> str:
-    """Return the metric that a task is judged by."""
-    return HEADLINES.get(task, "accuracy")
-
-
-def second(task: str, columns: Iterable[str]) -> str:
+def second(task: str, first: str, columns: Iterable[str]) -> str:
     """Return the metric to draw beneath the headline, an empty text if the curves have none."""
-    known = set(columns)
+    known = {*columns} - {first}
     return next((name for name in _SECOND.get(task, ()) if name in known), "")
 
 

@@ -43,11 +43,20 @@ def log_of(path, task, classes=2, rows=ROWS):
 
 
 def scored(
-    folder, task, classes=2, delay=0, by=None, level=None, learners=LEARNER, baseline="full", rows=ROWS
+    folder,
+    task,
+    classes=2,
+    delay=0,
+    by=None,
+    level=None,
+    learners=LEARNER,
+    baseline="full",
+    rows=ROWS,
+    metric=None,
 ):
     """Replay a log into a folder, and return its predictions and results."""
     log = ReplayLog(log_of(folder / "log.csv", task, classes, rows), "y")
-    scoring = Scoring(by=by, level=level, predictions=folder / "p.jsonl")
+    scoring = Scoring(by=by, level=level, predictions=folder / "p.jsonl", metric=metric)
     run = replay_log(log, learners, delay=delay, scoring=scoring, baseline=baseline)
     write(folder, run, log, ["streamk"], {})
     return folder / "p.jsonl", folder / "results.json"
@@ -82,8 +91,12 @@ LOGS = {
     "late numbers": {"task": "regression", "delay": 3, "by": "b"},
     "intervals": {"task": "regression", "level": 0.8, "learners": "kernel", "by": "day", "rows": 2300},
     "late intervals": {"task": "regression", "level": 0.8, "learners": "kernel", "delay": 5, "rows": 1200},
+    "AUC": {"task": "classification", "classes": 3, "metric": "auc", "baseline": "quick", "rows": 1300},
+    "log loss": {"task": "classification", "metric": "log_loss", "baseline": "quick", "rows": 1300},
+    "R²": {"task": "regression", "metric": "r2", "delay": 3, "baseline": "quick", "rows": 1300},
 }
 USUAL = ["four classes", "slices of numbers", "late labels", "late numbers", "late intervals"]
+USUAL += ["AUC", "R²"]
 
 
 @pytest.mark.parametrize(
