@@ -408,7 +408,9 @@ class Log:
                 error = stopped
             if chunk:
                 lines, events, targets = zip(*chunk, strict=True)
-                yield RecordBatch(lines, targets, list(events))
+                batch = RecordBatch(lines, targets, list(events))
+                batch.done = self.done
+                yield batch
             elif error is None:
                 return
         if isinstance(error, ValueError):

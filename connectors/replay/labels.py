@@ -163,6 +163,8 @@ class Joined(Log):
         the first, are counted and skipped.
     """
 
+    done: int = 0
+
     def __init__(self, log: Log, path: str, format: EventFormat, strict: bool = False) -> None:
         self._log, self._path, self._key, self._strict = log, path, format.verbatim[0], strict
         self.name, self.target, self.size, self.format = log.name, log.target, log.size, log.format
@@ -208,11 +210,6 @@ class Joined(Log):
             self._examples.append(sentence)
 
     @property
-    def done(self) -> int:
-        """The part of ``size`` that has been read."""
-        return self._log.done
-
-    @property
     def examples(self) -> list[str]:
         """The first few records that were skipped."""
         return [*self._examples, *self._log.examples][:EXAMPLES]
@@ -236,9 +233,17 @@ class Joined(Log):
             sentences.append(f"{self.unjoined:,} events have no label")
         return "; ".join(sentences)
 
+    def _events(self) -> Iterator[Record]:
+        """Yield the events, and count the part of ``size`` up to each."""
+        for batch in self._log.batches():
+            before = self.done
+            for number, record in enumerate(batch.records(), 1):
+                self.done = before + (batch.done - before) * number // len(batch)
+                yield record
+
     def __iter__(self) -> Iterator[Record]:
         joined, other = 0, ""
-        for line, fields, _ in self._log:
+        for line, fields, _ in self._events():
             try:
                 key = key_text(fields.pop(self._key, None))
             except ValueError as error:

@@ -68,8 +68,8 @@ class Replay:
         The number of records that were decoded and then rejected; the first few errors.
     lines
         The lines of events whose targets have not come, by their keys.
-    written, share
-        Bytes of predictions in their file, and the finished part of the log.
+    written
+        Bytes of predictions in their file.
     interrupted, error
         Whether Ctrl-C ended the replay, or the error that did.
     """
@@ -84,7 +84,6 @@ class Replay:
     examples: list[str] = field(default_factory=list)
     lines: dict[object, int] = field(default_factory=dict)
     written: int = 0
-    share: float = 0.0
     interrupted: bool = False
     error: str = ""
 

@@ -7,6 +7,7 @@ for the task, and lines of output are due between them.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -94,13 +95,15 @@ class MicroBatch(NamedTuple):
     """Events, their targets as the task needs them, and their lines.
 
     ``read`` is the number of records of the log that are finished after these events: those of a whole batch
-    with its last micro-batch, else 0. A replay can be resumed only from there.
+    with its last micro-batch, else 0. A replay can be resumed only from there. ``late`` is whether they are
+    in the last quarter of the log.
     """
 
     chunk: EventChunk
     targets: Sequence[object]
     lines: Sequence[int]
     read: int = 0
+    late: bool = False
 
 
 class Refusals:
@@ -122,7 +125,7 @@ class Refusals:
 
 def pieces(
     batches: Iterable[RecordBatch],
-    log: Places,
+    log: Log,
     run: Replay,
     limit: int | None,
     refuse: Refusals,
@@ -132,8 +135,10 @@ def pieces(
 
     With an ``inferred`` task of labels, the first target that is no label ends the replay.
     """
-    seen, before = 0, run.read
+    seen, before, done = 0, run.read, 0
     for batch in batches:
+        late = _late_from(slice(seen, seen + len(batch)), slice(done, batch.done), log.size, limit)
+        done = batch.done
         start = min(max(before - seen, 0), len(batch))
         stop = len(batch) if limit is None else min(len(batch), limit - seen)
         seen += len(batch)
@@ -146,16 +151,40 @@ def pieces(
                 refuse.strict = True
             at, count = 0, len(whole.targets)
             while at < count and not refuse.ended:
-                part = slice(at, at + _until_mark(run))
+                until = at + _until_mark(run)
+                part = slice(at, min(until, late - start) if at < late - start else until)
                 at = part.stop
                 read = stop - start if at >= count else 0
-                yield MicroBatch(whole.chunk[part], whole.targets[part], whole.lines[part], read)
+                last = part.start >= late - start
+                yield MicroBatch(whole.chunk[part], whole.targets[part], whole.lines[part], read, last)
             if not count:
                 yield whole._replace(read=stop - start)
             if stopped:
                 refuse(stopped)
         if refuse.ended or (limit is not None and seen >= limit):
             return
+
+
+def _late_from(rows: slice, done: slice, size: int, limit: int | None) -> int:
+    """Return the row of a batch with which the last quarter of a log starts; it may be outside of the batch.
+
+    Parameters
+    ----------
+    rows
+        The batch's, of the log.
+    done, size
+        How much had been read before and after the batch, and how much there is; 0 of a pipe.
+    limit
+        Rows after which a replay stops.
+
+    >>> _late_from(slice(0, 1000), slice(0, 500), 500, None), _late_from(slice(0, 1000), slice(0, 0), 0, 400)
+    (750, 300)
+    """
+    count = rows.stop - rows.start
+    starts: list[int] = [math.ceil(_FREEZE * limit) - rows.start] if limit else []
+    if size and done.stop > done.start:
+        starts.append(math.ceil(count * (_FREEZE * size - done.start) / (done.stop - done.start)))
+    return min(starts, default=count)
 
 
 def _piece(
@@ -292,7 +321,7 @@ def replay_log(
         if scoring.predictions is not None:
             file = opened.enter_context(contextlib.closing(_listening(run, scoring.predictions)))
         batches = pieces(chain(head, reading), log, run, limit, refuse, inferred)
-        for piece in _taken(run, batches, log, limit, refuse, file):
+        for piece in _taken(run, batches, log, refuse, file):
             watch(run)
             if checkpoint is not None and piece.read and checkpoint.due():
                 _save(run, file, checkpoint)
@@ -358,29 +387,20 @@ def _taken(
     run: Replay,
     batches: Iterable[MicroBatch],
     log: Log,
-    limit: int | None,
     refuse: Refusals,
     file: PredictionWriter | None,
 ) -> Iterator[MicroBatch]:
     """Replay micro-batches, and yield each when its records are counted."""
     for piece in batches:
-        if run.contest.tail is None and run.share >= _FREEZE:
+        if run.contest.tail is None and piece.late:
             run.contest.freeze()
         _take(run, piece, log, refuse, file)
         if refuse.ended:
             return
         run.runs.add(piece.targets)
         run.read += piece.read
-        if piece.read:
-            run.share = _share(log, run, limit)
         run.mark()
         yield piece
-
-
-def _share(log: Log, run: Replay, limit: int | None) -> float:
-    """Return which part of a log has been read; 0 of a pipe, whose end is not known."""
-    bytes_read = log.done / log.size if log.size else 0.0
-    return max(bytes_read, run.read / limit if limit else 0.0)
 
 
 def _nothing(log: Log) -> str:

@@ -123,7 +123,7 @@ def test_events_come_in_chunks_however_many_wait(tmp_path, delay):
         bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=delay,
         watch=lambda run: seen.append(len(run.lines)),
     )  # fmt: skip
-    assert len(seen) == 4  # three chunks, and the end
+    assert len(seen) == 5  # three chunks, one of them cut at three quarters, and the end
     assert (run.events, run.contest.waiting) == (2500, 0)
     assert max(seen) <= 2500
 
