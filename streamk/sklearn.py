@@ -14,6 +14,7 @@ A data frame may hold numbers, booleans, strings, dates and missing values; an a
 # mypy: disable-error-code="misc"
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags, assert_all_finite, check_random_state
+from sklearn.utils import Tags, assert_all_finite, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -181,7 +182,7 @@ class _KernelEstimator(BaseEstimator):
         """
         table = self._check_rows(X, reset=True)
         targets = self._set_targets(_check_targets(X, y))
-        weights = _check_weights(X, sample_weight)
+        weights = self._weigh(targets, _check_weights(X, sample_weight))
         if not weights.any():
             raise ValueError("all sample weights are zero; at least one row must count")
         sample = _Sample(table, targets, weights, table.hashes(targets)).joined()
@@ -199,12 +200,16 @@ class _KernelEstimator(BaseEstimator):
             passed, known = np.asarray(classes).tolist(), self.classes_.tolist()
             raise ValueError(f"classes={passed!r}: classes are {known} since the first call")
         targets = self._set_targets(y, classes) if first else self._encode(y)
-        weights = _check_weights(X, weight)
+        weights = self._weigh(targets, _check_weights(X, weight))
         learner = self._new_learner(self._draw_seed()) if first else self.learner_
         if first or weights.any():
             _learn(learner, table, targets, weights)
             self._set_learner(learner)
         return self
+
+    def _weigh(self, targets: AnyArray, weights: Array) -> Array:
+        """Return weights times those of the rows' classes."""
+        return weights
 
     def _set_learner(self, learner: _Learner) -> None:
         self.learner_, self._model = learner, learner.frozen()
@@ -282,6 +287,10 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
         the fifth rises; above 50,000 rows it is 1.
     random_state
         The seed of features and orders.
+    class_weight
+        Weights of the labels, ``{label: weight}``, by which those of rows are multiplied: 1 for labels that
+        are missing. ``"balanced"``, in ``fit`` alone, gives all labels the same whole weight: ``Σ w`` of all
+        rows / (number of labels · ``Σ w`` of the label's).
 
     Attributes
     ----------
@@ -308,6 +317,17 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
     _model: streamk.KernelClassifier
     _learner_class = streamk.KernelClassifier
 
+    def __init__(
+        self,
+        features: int = 1536,
+        relevance: bool = True,
+        passes: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+    ) -> None:
+        super().__init__(features, relevance, passes, random_state)
+        self.class_weight = class_weight
+
     def partial_fit(
         self,
         X: ArrayLike,
@@ -329,8 +349,14 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
         Raises
         ------
         ValueError
-            If rows cannot be used, a label is not in ``classes_``, or ``classes`` changes.
+            If rows cannot be used, a label is not in ``classes_``, ``classes`` changes, or ``class_weight``
+            is ``"balanced"``, which needs all rows.
         """
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight 'balanced' is not supported for partial_fit, which does not see all rows; pass "
+                "the weights as a dict, computed with sklearn.utils.compute_class_weight from a sample"
+            )
         return self._partial_fit(X, y, classes, sample_weight)
 
     def predict(self, X: ArrayLike) -> AnyArray:
@@ -358,6 +384,21 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
         """Return the mean log loss."""
         likelihoods = self._probabilities(model, test.table)[np.arange(len(test.targets)), test.targets]
         return float(np.average(-np.log(np.maximum(likelihoods, _LEAST)), weights=test.weights))
+
+    def _weigh(self, targets: AnyArray, weights: Array) -> Array:
+        if self.class_weight is None:
+            return weights
+        if self.class_weight == "balanced":
+            totals = np.bincount(targets, weights, len(self.classes_))
+            each = totals.sum() / (np.count_nonzero(totals) * np.where(totals > 0.0, totals, np.inf))
+        else:
+            each = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        if not (np.isfinite(each) & (each >= 0.0)).all():
+            raise ValueError(
+                f"class_weight={self.class_weight!r}: a weight must be a finite number, at least 0"
+            )
+        weighted: Array = weights * each[targets]
+        return weighted
 
     def _set_targets(self, y: AnyArray, classes: ArrayLike | None = None) -> AnyArray:
         check_classification_targets(y)

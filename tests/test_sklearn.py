@@ -168,3 +168,67 @@ def test_the_learner_is_one_of_streamk(tmp_path):
     loaded = streamk.load(tmp_path / "model.streamk")
     codes = loaded.frozen().predict_many(ROWS, names=["x0", "x1", "x2"]).astype(int)
     assert (estimator.classes_[codes] == estimator.predict(ROWS)).all()
+
+
+RARE = np.where(ROWS[:, 0] + RNG.normal(0.0, 0.8, len(ROWS)) > 2.0, "fraud", "fine")
+
+
+def test_balanced_classes_have_the_same_whole_weight():
+    """As with the weights that scikit-learn computes, also times those of rows."""
+    own = RNG.integers(0, 3, len(ROWS)).astype(float)
+    for weights in (None, own):
+        found = KernelClassifier(**SMALL, class_weight="balanced").fit(ROWS, RARE, weights)
+        rows = np.ones(len(ROWS)) if weights is None else weights
+        each = {label: rows.sum() / (2.0 * rows[label == RARE].sum()) for label in found.classes_}
+        by_hand = rows * np.array([each[label] for label in RARE])
+        assert (
+            found.learner_.to_bytes()
+            == KernelClassifier(**SMALL).fit(ROWS, RARE, by_hand).learner_.to_bytes()
+        )
+        by_dict = KernelClassifier(**SMALL, class_weight=each).fit(ROWS, RARE, weights)
+        assert found.learner_.to_bytes() == by_dict.learner_.to_bytes()
+    plain = KernelClassifier(**SMALL).fit(ROWS, RARE)
+    found = KernelClassifier(**SMALL, class_weight="balanced").fit(ROWS, RARE)
+    assert (found.predict(ROWS) == "fraud").sum() > (plain.predict(ROWS) == "fraud").sum()
+    twice = np.concatenate([np.arange(len(ROWS)), np.arange(0, len(ROWS), 3)])
+    repeated = KernelClassifier(**SMALL, class_weight="balanced").fit(ROWS[twice], RARE[twice])
+    weighted = KernelClassifier(**SMALL, class_weight="balanced")
+    weighted.fit(ROWS, RARE, np.where(np.arange(len(ROWS)) % 3, 1.0, 2.0))
+    np.testing.assert_allclose(repeated.predict_proba(ROWS), weighted.predict_proba(ROWS), atol=1e-9)
+
+
+def test_class_weights_in_partial_fit():
+    weights = {"fraud": 8.0}
+    found = KernelClassifier(**SMALL, class_weight=weights)
+    by_hand = KernelClassifier(**SMALL)
+    for part in np.split(np.arange(300), 3):
+        own = np.linspace(0.5, 1.5, len(part))
+        found.partial_fit(ROWS[part], RARE[part], ["fine", "fraud"], own)
+        own = own * np.where(RARE[part] == "fraud", 8.0, 1.0)
+        by_hand.partial_fit(ROWS[part], RARE[part], ["fine", "fraud"], own)
+    assert found.learner_.to_bytes() == by_hand.learner_.to_bytes()
+    balanced = KernelClassifier(**SMALL, class_weight="balanced")
+    with pytest.raises(ValueError, match="class_weight 'balanced' is not supported for partial_fit"):
+        balanced.partial_fit(ROWS, RARE)
+    assert not hasattr(balanced, "classes_")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"farud": 2.0}, "are not in class_weight"),
+        ("even", "class_weight"),
+        ({"fine": 0.0, "fraud": 0.0}, "all sample weights are zero"),
+        ({"fraud": -1.0}, "class_weight"),
+        ({"fraud": float("nan")}, "class_weight"),
+    ],
+)
+def test_wrong_class_weights(weights, message):
+    with pytest.raises(ValueError, match=message):
+        KernelClassifier(**SMALL, class_weight=weights).fit(ROWS, RARE)
+
+
+def test_a_class_of_weight_zero_is_not_learned():
+    found = KernelClassifier(**SMALL, class_weight={"fraud": 0.0}).fit(ROWS, RARE)
+    assert (found.predict(ROWS) == "fine").all()
+    assert clone(found).class_weight == {"fraud": 0.0}
