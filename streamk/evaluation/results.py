@@ -226,8 +226,10 @@ class Results:
             return "every contender failed or was dropped"
         best = ranked[0]
         if len(ranked) > 1:
-            other = self.second_opinion(ranked)
-            return self.compare(best, ranked[1]).words() + ("" if other is None else f"; {other.words()}")
+            compared, other = self.compare(best, ranked[1]), self.second_opinion(ranked)
+            if other is None and compared.leader is None:
+                other = self.second_opinion([ranked[1], best])
+            return compared.words() + ("" if other is None else f"; {other.words()}")
         value = self.metrics_of(best, self.headline)
         name = METRICS[self.headline].title
         return f"{best} has {name} {value:.4g} over {self.events:,} events"

@@ -139,6 +139,10 @@ def test_log_loss_contradicts_accuracy_where_a_class_is_rare():
     assert results.compare("own", "mean").leader is None
     assert "; own is better than mean by" in results.verdict()
     assert "of log loss" in results.verdict()
+    ahead = Contest({"own": Scores("own"), "mean": Scores("mean")}, "classification")  # tied, it is the first
+    ahead.take(xs, ys)
+    assert "own and mean are too close to call" in Results(ahead).verdict()
+    assert "; own is better than mean by" in Results(ahead).verdict()
     chosen = Contest({"mean": Scores("mean"), "own": Scores("own")}, "classification", metric="accuracy")
     chosen.take(xs, ys)
     assert "log loss" not in Results(chosen).verdict()

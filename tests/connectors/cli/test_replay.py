@@ -45,7 +45,9 @@ def test_json(bananas):
     assert "classification, since `y` has booleans" in done.stderr
     result = json.loads(done.stdout)
     accounted = {"rows", "events", "skipped", "misfits"}
-    assert result.keys() == {"task", "verdict", "refused", "contenders", "seed", "labels"} | accounted
+    ranked = {"metric", "verdict", "recommendation"}
+    assert result.keys() == {"task", "refused", "contenders", "seed", "labels"} | ranked | accounted
+    assert (result["metric"], result["recommendation"]) == ("accuracy", "")
     assert (result["rows"], result["skipped"], result["misfits"]) == (1000, 0, {})
     keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "auc", "events_per_second", "model_bytes"}
     assert keys <= result["contenders"]["kernel"].keys()
