@@ -14,20 +14,20 @@ from typing import Self, cast
 import numpy as np
 from river.conf.interval import Interval
 
-from streamk.arrays import Array, Arrays, Json, Places, Table
+from streamk.arrays import Array, Arrays, Json, Places, Table, padded
 from streamk.combining.stacking import Stacking
 from streamk.encoding.batches import Batch
 from streamk.encoding.codec import EVENTS, no_targets
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.label_history import MEAN as MEAN_LABELS
-from streamk.encoding.label_history import NOW
 from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
 from streamk.encoding.seen import SeenValues
 from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
+from streamk.features.map import FeatureMap
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.merging import merge_into, merge_streaming
@@ -169,29 +169,38 @@ class _Kernel(StreamingLearner):
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         rehearsal = self._rehearsal
         asked = rehearsal.asked
-        if rehearsal.is_late_after(asked) and not self._is_frozen:
+        late = rehearsal.lateness_after(asked)
+        if (late or rehearsal.lateness) and not self._is_frozen:
             rows, goal = self._encode_learned(x).copy(), np.array([[target], [weight]])
+            rehearsal.label_comes(asked, self._values)
             self._ready(rows, outputs, opens=False)
-            self._see_label(asked)
             self._learn_rows(rows, goal, np.zeros(1, dtype=np.intp), np.zeros((0, self._outputs)))
             return
         super()._learn_event(x, target, weight, outputs)
-        self._see_label(asked)
+        rehearsal.label_comes(asked, self._values)
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         learned, without = goal[1] > 0.0, np.isnan(goal[0])
         first = int(learned.argmax()) if learned.any() else len(learned)
-        if not wanted:
-            self._rehearsal.no_label_comes(int(without[:first].sum()))
+        rehearsal = self._rehearsal
+        # the first label to come ends lateness; what is predicted before it is late
+        late = self._predict_batch(rows)[: first + 1] if wanted and rehearsal.lateness else None
+        rehearsal.no_label_comes(0 if wanted else int(without[:first].sum()))
         if first < len(learned):
-            self._see_label(1 if wanted else self._rehearsal.asked)
-        return super()._learn_batch(rows, goal, outputs, wanted)
+            rehearsal.label_comes(1 if wanted else rehearsal.asked, self._values)
+        out = super()._learn_batch(rows, goal, outputs, wanted)
+        if late is not None:
+            out[: first + 1] = padded(late, out[: first + 1].shape)
+        return out
 
-    def _see_label(self, asked: int) -> None:
-        """See a label that came after so many events were predicted since the label before."""
-        self._rehearsal.label_comes(asked, self._values)
-        if not self.delay:
-            self._labels_learned = MEAN_LABELS if self._rehearsal.lateness else NOW
+    @property
+    def _labels_learned(self) -> int:
+        return MEAN_LABELS if self._rehearsal.lateness else super()._labels_learned
+
+    def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
+        made = super()._make_map(seed, slots)
+        self._codec.inputs.samples += (self._rehearsal,)
+        return made
 
     def _rehearse(self, rows: EncodedRows, goal: Array) -> tuple[EncodedRows, Array]:
         """Return events to learn, each followed by an earlier one."""
@@ -202,7 +211,6 @@ class _Kernel(StreamingLearner):
             sampled, seed = self._map.sections.sample.events(), self._map.seed
             earlier = inputs.restore_values(sampled.rows)
             rehearsal.begin(seed, rows, earlier, sampled.goal)
-            inputs.samples = (*inputs.samples, rehearsal)
         return rehearsal.follow(rows, goal, self._values)
 
     @property
@@ -331,9 +339,7 @@ class _Kernel(StreamingLearner):
         inputs, rehearsal = self._codec.inputs, self._rehearsal
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
         if rehearsal.reservoir is not None:
-            inputs.samples = (*inputs.samples, rehearsal)
             self._check_labels(rehearsal.reservoir.rows()[1][0].tolist())
-        self._see_label(0)
 
     def _freeze(self, learner: _Kernel) -> None:
         """Use the weights and intervals for stale experts, and the mean of the label memory."""

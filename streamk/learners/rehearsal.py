@@ -52,32 +52,29 @@ class Rehearsal:
     ----------
     asked
         The number of events predicted since an event was learned; not saved.
+    lateness
+        How many events late labels come, 0 if that is less than 256.
     reservoir
         The sample, None until labels come late.
     """
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked = self.lateness = 0
         self.reservoir: Reservoir | None = None
-        self._lateness = 0, 0  # at the last two labels that followed predictions
+        self._waited = 0, 0  # events that were predicted before the last two labels that followed predictions
         self._known = SeenValues()  # values of categories that were learned when events were predicted
         self._ranges: Array = np.zeros((0, len(_NO_RANGE)))
 
-    @property
-    def lateness(self) -> int:
-        """How many events late labels come, 0 if that is less than 256."""
-        least = min(self._lateness)
+    def lateness_after(self, asked: int) -> int:
+        """Return how late labels come, if one comes after so many events were predicted."""
+        least = min(self._waited[1], asked) if asked else self.lateness
         return least if least >= LATE else 0
-
-    def is_late_after(self, asked: int) -> bool:
-        """Return whether labels come late, if one comes after so many events were predicted."""
-        return min(self._lateness[1], asked) >= LATE if asked else self.lateness > 0
 
     def label_comes(self, asked: int, seen: SeenValues) -> None:
         """See a label after so many events were predicted; ``seen`` are the values learned before it."""
-        self.asked = 0
+        self.asked, self.lateness = 0, self.lateness_after(asked)
         if asked:
-            self._lateness = self._lateness[1], asked
+            self._waited = self._waited[1], asked
             if self.lateness:
                 self._known.copy_from(seen)
                 ranges = self._ranges
@@ -164,7 +161,7 @@ class Rehearsal:
         if self.reservoir is None and not self.lateness:
             return {}
         most = 0 if self.reservoir is None else self.reservoir.most
-        lateness = np.array([*self._lateness, most], dtype=np.int64)
+        lateness = np.array([*self._waited, most], dtype=np.int64)
         seen = {"rehearsal.lateness": lateness, "rehearsal.ranges": self._ranges}
         if self.reservoir is None:
             return seen
@@ -177,10 +174,11 @@ class Rehearsal:
         """Load the arrays of a model file, without the sample if ``closed``; a ValueError if impossible."""
         if "rehearsal.lateness" not in arrays:
             return
-        *lateness, most = typed(arrays, "rehearsal.lateness", np.int64, (3,)).tolist()
-        if min(lateness) < 0 or (most and not _LEAST <= most <= _MOST):
+        first, last, most = typed(arrays, "rehearsal.lateness", np.int64, (3,)).tolist()
+        if min(first, last) < 0 or (most and not _LEAST <= most <= _MOST):
             raise ValueError("how late labels came is impossible")
-        self._lateness = lateness[0], lateness[1]
+        self._waited = first, last
+        self.lateness = min(first, last) if min(first, last) >= LATE else 0
         count = len(arrays["rehearsal.ranges"])
         self._ranges = typed(arrays, "rehearsal.ranges", np.float64, (count, len(_NO_RANGE))).copy()
         if count > slots or np.isnan(self._ranges).any():

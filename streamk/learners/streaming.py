@@ -195,7 +195,6 @@ class StreamingLearner(Learner):
             inputs, labels, memory, self.scale_target, delay if label_memory else None, records, clip
         )
         self._history = ParameterHistory(delay) if delay else None
-        self._labels_learned = THEN if delay else NOW
         self._stale: StaleExperts | None = None
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
@@ -224,6 +223,11 @@ class StreamingLearner(Learner):
             self._history.grow(self._live())
         if self._stale is not None:
             self._stale.grow(self._coefficients())
+
+    @property
+    def _labels_learned(self) -> int:
+        """The labels with which an event is learned, for the compiled loop."""
+        return NOW if self._history is None else THEN
 
     def _live(self) -> Live:
         """Return the arrays to copy in the parameter history, if labels come late."""

@@ -160,4 +160,5 @@ def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
     again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
     codec.__dict__.update(again.__dict__)
     learner.__dict__.update({**fresh.__dict__, "_codec": codec, "_rehearsal": learner._rehearsal})
+    inputs.samples = learner._map.sections.sample, learner._rehearsal
     learner._renew_arguments()

@@ -95,14 +95,40 @@ def test_one_look_at_a_test_set_changes_nothing_that_is_learned():
     assert quiet.to_bytes() == asked.to_bytes()
 
 
-def test_prompt_labels_end_it():
+@pytest.mark.parametrize(
+    ("made", "log"), [(streamk.KernelRegressor, numbers), (streamk.KernelClassifier, classes)]
+)
+def test_prompt_labels_end_it(made, log):
+    X, y = log()
+    one, many = made(seed=3), made(seed=3)
+    for learner in one, many:
+        learned_in_chunks(learner, X[:1200], y[:1200])
+        assert learner._rehearsal.lateness
+    seen = many._rehearsal.reservoir.seen
+    expected = []
+    for x, target in zip(X[1200:].to_dict("records"), y[1200:], strict=True):
+        expected.append(one.predict_one(x))
+        one.learn_one(x, target)
+    assert list(many.predict_learn_many(X[1200:1201], y[1200:1201])) == expected[:1]
+    assert list(many.predict_learn_many(X[1201:], y[1201:])) == expected[1:]
+    assert (many._rehearsal.lateness, many._rehearsal.reservoir.seen) == (0, seen)
+    assert one.to_bytes() == many.to_bytes()
+
+
+def test_heavy_tails_that_are_noticed_between():
+    """After 256 and 1,000 events everything is learned again, with other transforms; the sample stays."""
     X, y = numbers()
-    learner = streamk.KernelRegressor(seed=3)
-    learned_in_chunks(learner, X[:1200], y[:1200])
-    assert learner._rehearsal.lateness
-    seen = learner._rehearsal.reservoir.seen
-    learner.predict_learn_many(X[1200:], y[1200:])
-    assert (learner._rehearsal.lateness, learner._rehearsal.reservoir.seen) == (0, seen)
+    X["a"], y = np.exp(3.0 * X["a"]), y + np.random.default_rng(7).standard_t(1.2, size=len(y))
+    one, many = (streamk.KernelRegressor(seed=3) for _ in range(2))
+    learned_in_chunks(many, X, y)
+    for start, stop in chunks(X):
+        if start:
+            one.predict_many(X[start:stop])
+        for x, target in zip(X[start:stop].to_dict("records"), y[start:stop], strict=True):
+            one.learn_one(x, target)
+    assert many.summary()["transformed"] == ["a"]
+    assert many._rehearsal in many._codec.inputs.samples
+    assert one.to_bytes() == many.to_bytes()
 
 
 def test_predictions_repeat_and_do_not_depend_on_their_number():
@@ -187,7 +213,7 @@ def test_lateness_is_seen_at_two_labels():
         (900, 0),
         (900, 900),
     ]:
-        assert rehearsal.is_late_after(asked) == bool(late)
+        assert rehearsal.lateness_after(asked) == late
         rehearsal.label_comes(asked, learner._values)
         assert rehearsal.lateness == late
 
