@@ -45,11 +45,11 @@ class BatchSums:
 
     def add(self, *arrays: AnyArray | None) -> None:
         """Add events, as arrays that the sums take (None for one that is missing)."""
-        rest = check_one_length(array for array in arrays if array is not None)
-        while rest:
-            taken = min(rest, self._length - self._open.events)
-            self._open.add(*(None if a is None else a[len(a) - rest :][:taken] for a in arrays))
-            rest -= taken
+        left = check_one_length(array for array in arrays if array is not None)
+        while left:
+            taken = min(left, self._length - self._open.events)
+            self._open.add(*(None if a is None else a[len(a) - left :][:taken] for a in arrays))
+            left -= taken
             if self._open.events == self._length:
                 self._full.append(self._open)
                 self._open = self._open.fresh()

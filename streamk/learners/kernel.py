@@ -168,16 +168,16 @@ class _Kernel(StreamingLearner):
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         rehearsal = self._rehearsal
-        asked = rehearsal.asked
-        late = rehearsal.lateness_after(asked)
+        count = rehearsal.predicted
+        late = rehearsal.lateness_after(count)
         if (late or rehearsal.lateness) and not self._is_frozen:
             rows, goal = self._encode_learned(x).copy(), np.array([[target], [weight]])
-            rehearsal.label_comes(asked, self._values)
+            rehearsal.label_comes(count, self._values)
             self._ready(rows, outputs, opens=False)
             self._learn_rows(rows, goal, np.zeros(1, dtype=np.intp), np.zeros((0, self._outputs)))
             return
         super()._learn_event(x, target, weight, outputs)
-        rehearsal.label_comes(asked, self._values)
+        rehearsal.label_comes(count, self._values)
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         learned, without = goal[1] > 0.0, np.isnan(goal[0])
@@ -187,7 +187,7 @@ class _Kernel(StreamingLearner):
         late = self._predict_batch(rows)[: first + 1] if wanted and rehearsal.lateness else None
         rehearsal.no_label_comes(0 if wanted else int(without[:first].sum()))
         if first < len(learned):
-            rehearsal.label_comes(1 if wanted else rehearsal.asked, self._values)
+            rehearsal.label_comes(1 if wanted else rehearsal.predicted, self._values)
         out = super()._learn_batch(rows, goal, outputs, wanted)
         if late is not None:
             out[: first + 1] = padded(late, out[: first + 1].shape)
@@ -251,7 +251,7 @@ class _Kernel(StreamingLearner):
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale, rehearsal = self._stale_experts, self._rehearsal
-        rehearsal.asked += 1
+        rehearsal.predicted += 1
         if not rehearsal.lateness and (not stale.passed or not stale.unlabelled(self.events)):
             return super()._predict_event(x, out)
         predictions = super()._predict_batch(batch([x]), 0 if out is None else 1)
@@ -260,7 +260,7 @@ class _Kernel(StreamingLearner):
         return predictions[0] if predictions.size else None
 
     def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
-        self._rehearsal.asked += len(rows)
+        self._rehearsal.predicted += len(rows)
         return super()._predict_batch(rows, more)
 
     def _shares(self, rows: int, first: int = 0) -> Array:

@@ -1,6 +1,6 @@
 """Rehearsal: where labels come late, experts learn earlier events again.
 
-Experts that follow the last events suit the next one, and not one that is asked about long after. Where
+Experts that follow the last events suit the next one, and not one long after. Where
 labels come late, each learned event is therefore followed by an earlier one, drawn at random from a uniform
 sample of those so far. Experts learn it again (Robins 1995), and rarely the combiner of stale experts does.
 Scales, relevance, the weights of experts for the next event and counts do not change by it. The label memory
@@ -50,7 +50,7 @@ class Rehearsal:
 
     Attributes
     ----------
-    asked
+    predicted
         The number of events predicted since an event was learned; not saved.
     lateness
         How many events late labels come, 0 if that is less than 256.
@@ -59,34 +59,34 @@ class Rehearsal:
     """
 
     def __init__(self) -> None:
-        self.asked = self.lateness = 0
+        self.predicted = self.lateness = 0
         self.reservoir: Reservoir | None = None
         self._waited = 0, 0  # events that were predicted before the last two labels that followed predictions
         self._known = SeenValues()  # values of categories that were learned when events were predicted
         self._ranges: Array = np.zeros((0, len(_NO_RANGE)))
 
-    def lateness_after(self, asked: int) -> int:
+    def lateness_after(self, predicted: int) -> int:
         """Return how late labels come, if one comes after so many events were predicted."""
-        least = min(self._waited[1], asked) if asked else self.lateness
+        least = min(self._waited[1], predicted) if predicted else self.lateness
         return least if least >= LATE else 0
 
-    def label_comes(self, asked: int, seen: SeenValues) -> None:
+    def label_comes(self, predicted: int, seen: SeenValues) -> None:
         """See a label after so many events were predicted; ``seen`` are the values learned before it."""
-        self.asked, self.lateness = 0, self.lateness_after(asked)
-        if asked:
-            self._waited = self._waited[1], asked
+        self.predicted, self.lateness = 0, self.lateness_after(predicted)
+        if predicted:
+            self._waited = self._waited[1], predicted
             if self.lateness:
                 self._known.copy_from(seen)
                 ranges = self._ranges
-                some = ranges[:, _COUNT] > 0.0
-                outside = (ranges[:, _OUTSIDE] > _MOSTLY * ranges[:, _COUNT])[some]
-                ranges[some, _TIMES] = outside * (ranges[some, _TIMES] + 1.0)
+                counted = ranges[:, _COUNT] > 0.0
+                outside = (ranges[:, _OUTSIDE] > _MOSTLY * ranges[:, _COUNT])[counted]
+                ranges[counted, _TIMES] = outside * (ranges[counted, _TIMES] + 1.0)
                 ranges[:, [_LOW, _HIGH]] = ranges[:, [_LEAST_NOW, _MOST_NOW]]
                 ranges[:, [_OUTSIDE, _COUNT]] = 0.0
 
     def no_label_comes(self, count: int) -> None:
         """See events that have no label: they do not wait for one any more."""
-        self.asked = max(self.asked - count, 0)
+        self.predicted = max(self.predicted - count, 0)
 
     def begin(self, seed: int, rows: EncodedRows, earlier: EncodedRows, goal: Array) -> None:
         """Begin the sample with earlier events; ``rows`` are those that come next."""
