@@ -12,7 +12,7 @@ are skipped. A number is *time-like* if twice in a row most of its values, of th
 lie outside of the range that was known then; while it is, it is no input.
 
 How late labels come is seen at the labels: it is the number of events that were predicted since the label
-before. If it was at least 256 at two labels that followed predictions, one after the other, labels come late,
+before. If it was at least 64 at two labels that followed predictions, one after the other, labels come late,
 until one comes sooner. Labels that follow each other without a prediction between them say nothing. A single
 look at a test set between two parts of a stream therefore changes nothing that is learned.
 
@@ -34,7 +34,7 @@ from streamk.features.counter import GOLDEN64, MASK64, block_keys
 from streamk.features.reservoir import Reservoir
 from streamk.learners.learner import with_prefix
 
-LATE = 256  # events predicted since the label before
+LATE = 64  # events predicted since the label before
 _MOST, _LEAST = 4096, 256  # events of the sample
 _INPUTS = 2**18  # of them all
 _DRAWS = 0x4452_4157  # differs from all random streams of features
@@ -53,7 +53,7 @@ class Rehearsal:
     predicted
         The number of events predicted since an event was learned; not saved.
     lateness
-        How many events late labels come, 0 if that is less than 256.
+        How many events late labels come, 0 if that is less than 64.
     reservoir
         The sample, None until labels come late.
     """

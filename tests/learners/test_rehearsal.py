@@ -201,9 +201,23 @@ def test_closed_predicts_the_same():
     assert len(learner.closed().to_bytes()) < len(learner.to_bytes()) / 2
 
 
+@pytest.mark.parametrize("delay", [0, 99])
+def test_batches_of_labels_that_follow_in_turn(delay):
+    """Labels of a hundred events ago say nothing, and those of the event before are missing."""
+    rng = np.random.default_rng(0)
+    y = np.arange(3000) % 10
+    X = 1.3 * rng.normal(size=(10, 6))[y] + rng.normal(size=(3000, 6))
+    rows = pd.DataFrame(X, columns=list("abcdef"))
+    right = {}
+    for memory in True, False:
+        learner = streamk.KernelClassifier(seed=1, label_memory=memory, delay=delay)
+        right[memory] = (learned_in_chunks(learner, rows, y, 100) == y[100:])[500:].mean()
+    assert right[True] > right[False] - 0.04 > 0.6
+
+
 def test_lateness_is_seen_at_two_labels():
     learner, rehearsal = streamk.KernelRegressor(), Rehearsal()
-    for asked, late in [
+    for count, late in [
         (LATE, 0),
         (LATE, LATE),
         (0, LATE),
@@ -213,8 +227,8 @@ def test_lateness_is_seen_at_two_labels():
         (900, 0),
         (900, 900),
     ]:
-        assert rehearsal.lateness_after(asked) == late
-        rehearsal.label_comes(asked, learner._values)
+        assert rehearsal.lateness_after(count) == late
+        rehearsal.label_comes(count, learner._values)
         assert rehearsal.lateness == late
 
 
