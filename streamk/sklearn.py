@@ -323,7 +323,7 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
         relevance: bool = True,
         passes: int | None = None,
         random_state: int | np.random.RandomState | None = None,
-        class_weight: Mapping[Any, float] | str | None = None,
+        class_weight: Mapping[str, float] | Mapping[int, float] | Mapping[bool, float] | str | None = None,
     ) -> None:
         super().__init__(features, relevance, passes, random_state)
         self.class_weight = class_weight

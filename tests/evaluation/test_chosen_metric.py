@@ -1,5 +1,7 @@
 """Contenders are ranked and compared by the metric that was chosen."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,11 @@ from streamk.evaluation.metric import CLASSES, METRICS, NUMBERS
 from streamk.evaluation.numbers import NumberSums
 
 RNG = np.random.default_rng(4)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "RNG", np.random.default_rng(4))
 
 
 class Scores(ModelAdapter):

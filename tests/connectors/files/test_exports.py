@@ -137,7 +137,7 @@ def test_zones_after_other_forms_of_times():
 def replayed(path, **options):
     how = Reading(FormatOptions().format("y"), time=options.pop("time"))
     with opened([str(path)], how) as (log, _):
-        log, late = delay_of(log, how, "600", how.time)
+        log, late = delay_of(log, how, "600", None, int)
         return replay_log(log, FAST, baseline="none", delay=late, **options)
 
 

@@ -24,4 +24,4 @@ def test_each_pair_is_there_from_both_sides():
 def test_a_diverged_contender_is_named():
     found = tables.pairs_table("pairs", [{**PAIRS[0], "measure": "mae", "diverged": "b"}])
     assert "diverged" in found
-    assert "mean absolute error" in found
+    assert "in MAE" in found
