@@ -761,7 +761,7 @@ class StreamingLearner(Learner):
                 arrays |= {f"expert{k}.{name}": array for name, array in expert.state_dict().items()}
             if self._history is not None:
                 arrays |= self._history.state_dict(self._live())
-            if self._stale is not None:
+            if self._stale is not None and not self._is_frozen:  # which has their weights already
                 arrays |= self._stale.state_dict(self._coefficients(), self.events)
         header = {
             "class": type(self).__name__,

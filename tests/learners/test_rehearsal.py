@@ -197,6 +197,8 @@ def test_closed_predicts_the_same():
         assert np.allclose(learner.predict_many(X), model.predict_many(X))
     frozen = learner.frozen()
     assert np.allclose(frozen.predict_many(X), learner.predict_many(X), atol=0.5)
+    assert frozen.to_bytes() == loads(frozen.to_bytes()).to_bytes()
+    assert not any(name.startswith("stale.") for name in frozen._to_parts()[1])
     assert frozen.predict_one(X.to_dict("records")[7]) == list(frozen.predict_many(X))[7]
     assert len(learner.closed().to_bytes()) < len(learner.to_bytes()) / 2
 
