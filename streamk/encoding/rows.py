@@ -56,12 +56,12 @@ class EncodedRows(NamedTuple):
         """Return rows that share no memory with these."""
         return EncodedRows(self.slots.copy(), self.keys.copy(), self.values.copy())
 
-    def without(self, left_out: NDArray[np.bool_]) -> EncodedRows:
+    def without(self, skipped: NDArray[np.bool_]) -> EncodedRows:
         """Return rows without these values; the array has their shape, or one row for all."""
         return EncodedRows(
-            np.where(left_out, np.int32(UNSCALED), self.slots),
-            np.where(left_out, np.uint64(ABSENT), self.keys),
-            np.where(left_out, 0.0, self.values),
+            np.where(skipped, np.int32(UNSCALED), self.slots),
+            np.where(skipped, np.uint64(ABSENT), self.keys),
+            np.where(skipped, 0.0, self.values),
         )
 
     def most_slots(self) -> int:

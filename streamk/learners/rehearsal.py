@@ -1,10 +1,10 @@
 """Rehearsal: where labels come late, experts learn earlier events again.
 
-Experts that follow the last events suit the next one, and not one long after. Where
-labels come late, each learned event is therefore followed by an earlier one, drawn at random from a uniform
-sample of those so far. Experts learn it again (Robins 1995), and rarely the combiner of stale experts does.
-Scales, relevance, the weights of experts for the next event and counts do not change by it. The label memory
-is at its running mean for both.
+Experts that follow the last events suit the next one, and not one long after. Where labels come late, each
+learned event is therefore followed by an earlier one, drawn at random from a uniform sample of those so far.
+Experts learn it again (Robins 1995), and so does the combiner of stale experts for one in 16. Scales,
+relevance, the weights of experts for the next event and counts do not change by it. The label memory is at
+its running mean for both.
 
 Dates, counters and other inputs that never repeat would hold what the other inputs should, and carry
 predictions beyond what was learned. So values of categories that were not known when the event was predicted
@@ -77,7 +77,7 @@ class Rehearsal:
             self._waited = self._waited[1], predicted
             if self.lateness:
                 self._known.copy_from(seen)
-                ranges = self._ranges
+                ranges = self._ranges  # what follows is compared with what is known now
                 counted = ranges[:, _COUNT] > 0.0
                 outside = (ranges[:, _OUTSIDE] > _MOSTLY * ranges[:, _COUNT])[counted]
                 ranges[counted, _TIMES] = outside * (ranges[counted, _TIMES] + 1.0)
