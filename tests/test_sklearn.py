@@ -134,7 +134,9 @@ def test_passes():
     """Many where the target follows from the inputs, one where it is noise for the most part."""
     assert KernelRegressor(passes=3, **SMALL).fit(ROWS, NUMBERS).n_passes_ == 3
     assert KernelRegressor(**SMALL).fit(ROWS, NUMBERS).n_passes_ >= 4
-    assert KernelRegressor(**SMALL).fit(ROWS, NUMBERS + 5.0 * RNG.normal(size=300)).n_passes_ == 1
+    noise = [5.0 * np.random.default_rng(seed).normal(size=300) for seed in range(5)]
+    passes = [KernelRegressor(**SMALL).fit(ROWS, NUMBERS + one).n_passes_ for one in noise]
+    assert np.median(passes) == 1
     with pytest.raises(ValueError, match="passes=0: passes must be at least 1"):
         KernelRegressor(passes=0).fit(ROWS, NUMBERS)
 
