@@ -84,9 +84,7 @@ def settings_of(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), settings
 
 
-def contender(
-    text: str, task: str, delay: int = 0, seed: int = 0, extra: Mapping[str, object] | None = None
-) -> object:
+def contender(text: str, task: str, seed: int = 0, extra: Mapping[str, object] | None = None) -> object:
     """Return the model of a specification.
 
     Parameters
@@ -95,8 +93,8 @@ def contender(
         See the module.
     task
         ``"classification"`` or ``"regression"``.
-    delay, seed
-        Values of the model's parameters of these names, if the specification has none.
+    seed
+        The value of the model's parameter of this name, if the specification has none.
     extra
         More settings, for a learner of streamk.
 
@@ -116,8 +114,6 @@ def contender(
     known = parameter_names(name)
     for key in settings:
         check_parameter(f"--learner {text}", key, name, known)
-    if delay and "delay" in known:
-        parameters.setdefault("delay", delay)
     parameters.setdefault("seed", seed)
     return build(name, task, parameters)
 

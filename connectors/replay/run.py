@@ -29,7 +29,7 @@ from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.evaluation.adapters import EventChunk
 from streamk.evaluation.contest import CHUNK, RefusedError, Scored
-from streamk.evaluation.label_delay import DelayByChunks, DelayByCount, LabelDelay, Refuse, delay_of
+from streamk.evaluation.label_delay import DelayByChunks, LabelDelay, Refuse, delay_of
 from streamk.evaluation.replaying import LOOK, warm
 
 Watch = Callable[[Replay], None]
@@ -259,8 +259,7 @@ def replay_log(
     baseline
         Which baselines to run, as :func:`connectors.replay.contenders.baselines` takes them; False is none.
     delay
-        How late targets come (:mod:`streamk.evaluation.label_delay`). A learner with a parameter of this
-        name gets the number of events, unless its settings have another.
+        How late targets come (:mod:`streamk.evaluation.label_delay`).
     scoring
         Windows, slices, intervals, and a file for every prediction.
     strict
@@ -285,13 +284,10 @@ def replay_log(
     names = [learners] if isinstance(learners, str) else list(learners)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{twice} is there twice; give one of them other settings")
-    count = late.delay if isinstance(late, DelayByCount) else 0
 
     def models(task: str) -> Json:
         extras = [parameters, *[None] * (len(names) - 1)]
-        return {
-            name: contender(name, task, count, extra=more) for name, more in zip(names, extras, strict=True)
-        }
+        return {name: contender(name, task, extra=more) for name, more in zip(names, extras, strict=True)}
 
     if task is not None:
         models(task)  # raises on wrong settings before anything is read
@@ -350,9 +346,11 @@ def _announce(log: Log, announce: Callable[[str], None], start: int = 0) -> int:
 
 
 def _save(run: Replay, file: PredictionWriter | None, checkpoint: ReplayCheckpoint | None) -> None:
-    """Record the length of the predictions file, and write the checkpoint."""
+    """Record the length of the predictions file, and write the checkpoint; without one, no event waits."""
     run.written = 0 if file is None else file.length()
-    if checkpoint is not None:
+    if checkpoint is None:
+        run.contest.give_up()
+    else:
         checkpoint.write(run)
 
 
@@ -493,3 +491,4 @@ def _end_late(run: Replay, log: Log, refuse: Refusals, whole: bool) -> None:
         run.late.end(run.contest, _of_targets(run, log, refuse))
     if isinstance(run.late, ByLabels) and isinstance(log, KeyedLog):
         log.never(run.contest.waiting, run.late.early if whole else [])
+    run.contest.give_up()

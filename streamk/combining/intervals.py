@@ -63,11 +63,6 @@ Intervening = namedtuple("Intervening", "offsets errors tails step slope respons
 class Intervals(Stateful):
     """The state of prediction intervals: offsets, sizes of errors, and the calibration slope.
 
-    Parameters
-    ----------
-    delay
-        How many events late targets arrive.
-
     Attributes
     ----------
     offsets
@@ -80,8 +75,8 @@ class Intervals(Stateful):
         What the expert for the size of errors is to learn from this event, ``(1,)``.
     """
 
-    def __init__(self, delay: int = 0) -> None:
-        self.step = 1.0 / (_STEPS + delay)
+    def __init__(self) -> None:
+        self.set_delay(0)
         normal = np.array([NormalDist().inv_cdf(1.0 - p) for p in TAILS])
         self.offsets: Array = np.array([normal, normal]) / NormalDist().pdf(0.0) / 2.0
         self.errors: Array = np.zeros((2, _KNOTS + 1))
@@ -89,6 +84,10 @@ class Intervals(Stateful):
         self.slope: Array = np.array([0.0, _PRIOR_SLOPE])
         self.response: Array = np.zeros(1)
         self.tails = np.array(TAILS)
+
+    def set_delay(self, delay: int) -> None:
+        """Set how many events late targets arrive."""
+        self.step = 1.0 / (_STEPS + delay)
 
     @property
     def record(self) -> Intervening:

@@ -34,20 +34,19 @@ ShiftState = namedtuple("ShiftState", "state patience")
 class LevelShift(Stateful):
     """The run of out-of-range targets.
 
-    Parameters
-    ----------
-    delay
-        How many events late targets arrive.
-
     Attributes
     ----------
     state
         How many in a row, negative below, and the last of them.
     """
 
-    def __init__(self, delay: int = 0) -> None:
-        self.patience = float(IN_A_ROW + delay)
+    def __init__(self) -> None:
+        self.set_delay(0)
         self.state: Array = np.zeros(2)
+
+    def set_delay(self, delay: int) -> None:
+        """Set how many events late targets arrive."""
+        self.patience = float(IN_A_ROW + delay)
 
     @property
     def record(self) -> ShiftState:

@@ -363,8 +363,7 @@ class Stacking(Combiner):
             row[list(several)] = 1.0 / len(several)
         self.logits = np.array([*(logits or [False] * experts), *[False] * len(saturated)])
         experts += len(saturated)
-        self.classes, self.pace = classes, 1.0 / math.sqrt(1.0 + delay)
-        self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in spans])
+        self.classes, self._spans, self._settled = classes, spans, settled
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self._curvature = side_by_side(np.array([penalty * np.eye(experts)] * sets))
         self._initial = np.full(sets, 1.0 / sets)
@@ -374,9 +373,18 @@ class Stacking(Combiner):
         self.shares: Array = self._initial.copy()
         self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
-        self.intervals = None if classes else Intervals(delay + settled)
-        self.level_shift = LevelShift(delay)
+        self.intervals = None if classes else Intervals()
+        self.level_shift = LevelShift()
+        self.set_delay(delay)
         self.reach: Array = np.array([np.inf, 0.0])
+
+    def set_delay(self, delay: int) -> None:
+        """Set how many events late labels arrive; the record changes."""
+        self.pace = 1.0 / math.sqrt(1.0 + delay)
+        self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in self._spans])
+        if self.intervals is not None:
+            self.intervals.set_delay(delay + self._settled)
+        self.level_shift.set_delay(delay)
 
     @property
     def record(self) -> StackedClasses | StackedNumbers:

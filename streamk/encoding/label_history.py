@@ -20,7 +20,7 @@ from streamk.arrays import Array
 from streamk.compiling import INNER
 
 COLUMNS, SHARED, NUMBERS = 64, 32, 4  # all; of each kind, of classes; of numbers
-NOW, THEN, MEAN = 0, 1, -1
+NOW, THEN, HELD, MEAN = 0, 1, 2, -1
 _ARRIVED = 0  # place of the count of labels in a queue
 _KEPT = 0.9
 _FAST, _SLOW = 0.3, 0.03

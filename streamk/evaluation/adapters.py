@@ -130,6 +130,15 @@ class ModelAdapter(ABC):
     def learn(self, x: Event, y: Any) -> None:
         """Learn one event."""
 
+    def ask(self, number: int, x: Event) -> object:
+        """Return what :meth:`predict` does for an event whose target comes later."""
+        return self.predict(x)
+
+    def tell(self, number: int, x: Event, y: object) -> None:
+        """Learn the event of this number, whose target has come; None if it is rejected."""
+        if y is not None:
+            self.learn(x, y)
+
     def answer(self, xs: list[Event], ys: list[object]) -> Sequence[object]:
         """Predict each event, then learn it; return the predictions."""
         answers = []
@@ -179,6 +188,7 @@ class LearnerAdapter(ModelAdapter):
         self.learner, self._classes = learner, classes
         self._pass = learner.predict_proba_learn_many if classes else learner.predict_learn_many
         self._predict = learner.predict_proba_one if classes else learner.predict_one
+        self._ask = learner.ask_proba_one if classes else learner.ask_one
         self._learn = learner.learn_one
 
     def predict(self, x: Event) -> object:
@@ -188,6 +198,17 @@ class LearnerAdapter(ModelAdapter):
     def learn(self, x: Event, y: object) -> None:
         """Learn one event."""
         self._learn(x, y)
+
+    def ask(self, number: int, x: Event) -> object:
+        """Return what the learner makes of an event, which waits for its target."""
+        return self._ask(number, x)
+
+    def tell(self, number: int, x: Event, y: object) -> None:
+        """Learn an event, also one that waits no longer since too many came after it."""
+        try:
+            self.learner.tell_one(number, y)
+        except KeyError:
+            super().tell(number, x, y)
 
     def check(self, x: Event, y: object) -> None:
         """Raise the ValueError that learning the event would raise; learn nothing."""

@@ -132,6 +132,7 @@ class PendingPrediction(NamedTuple):
     slice: object
     seconds: dict[str, float]  # that contenders took
     key: Hashable
+    number: int
     at: float | None = None
 
 
@@ -195,6 +196,7 @@ class Contest:
         self.tail: FrozenTail | None = None
         self.listener: Listener | None = None
         self._waiting: dict[Hashable, PendingPrediction] = {}
+        self._count = 0  # of events that waited
         self._told: list[tuple[PendingPrediction, object, int]] = []  # to be scored together
         # the last target, and the prediction of the first contender
         self.latest: tuple[object, object] = (None, None)
@@ -428,7 +430,7 @@ class Contest:
                 interval = (
                     self._ends(subject, x) if self.level is not None and _gives_intervals(subject) else None
                 )
-                predictions[name] = subject.predict(x), interval
+                predictions[name] = subject.ask(self._count, x), interval
             except Exception as error:
                 if isinstance(error, ValueError) and subject.judges and not predictions:
                     raise RefusedError(0, str(error), key) from None
@@ -442,7 +444,10 @@ class Contest:
             answers.append(answer)
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
-        self._waiting[key] = PendingPrediction(x, answers, ends, self.codes.last, cut, times, key, at)
+        self._waiting[key] = PendingPrediction(
+            x, answers, ends, self.codes.last, cut, times, key, self._count, at
+        )
+        self._count += 1
 
     def tell(self, key: Hashable, y: object) -> None:
         """Score and learn the event of a key, whose target has come.
@@ -461,9 +466,10 @@ class Contest:
             began = time.perf_counter()
             try:
                 subject.at = pending.at
-                subject.learn(pending.x, y)
+                subject.tell(pending.number, pending.x, y)
             except Exception as error:
                 if isinstance(error, ValueError) and subject.judges and not learned:
+                    self._give_up(pending)
                     raise RefusedError(0, str(error), key) from None
                 standing.error = self._failure(error)
                 continue
@@ -476,6 +482,15 @@ class Contest:
         self.events += 1
         if len(self._told) == CHUNK:
             self.score()
+
+    def give_up(self) -> None:
+        """Let the learners' models hold no events that wait for their targets."""
+        for pending in self._waiting.values():
+            self._give_up(pending)
+
+    def _give_up(self, pending: PendingPrediction) -> None:
+        for name in self.active:
+            self._subjects[name].tell(pending.number, pending.x, None)
 
     def score(self) -> None:
         """Score the events whose targets have come and that are not yet scored.

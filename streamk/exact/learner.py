@@ -222,7 +222,7 @@ class ExactLearner(Learner):
             "events": self.events,
             **self._codec.header(),
         }
-        return header, arrays
+        return header, arrays | self._waiting.parts((), self._codec.inputs.scaled)
 
     @classmethod
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
@@ -233,6 +233,7 @@ class ExactLearner(Learner):
             raise ValueError("its expansion has too many outputs")
         self._restore(header, arrays, closed)
         if not closed:
+            self._waiting.load(arrays, self._codec.inputs, (), (0, 0), self.events, 0)
             self._check_whole(header, arrays)
         return self
 

@@ -148,13 +148,15 @@ class Exchanges(Stateful):
                 getattr(self, name)[k :: len(others)] = getattr(other, name)[k :: len(others)]
 
     def fields(self) -> Iterator[Field]:
-        """Yield fields, tests and pool; none before the first test."""
+        """Yield fields and tests, if there is any, and the pool, if it has any event."""
         yield Field("map.field_tags", "fields", attribute="tags", counted=1, default=0, possible=are_keys)
         if count := len(in_use(self.tags)):
             least = (0.0, 0.0, -_MOST, 0.0)
             tested = slice(1, 1 + count)
             yield Field("map.field_tests", "tests of fields", least, _MOST, attribute="tests", part=tested)
-            yield Field("map.pool_counts", "pooled events", 0, WIDTH)
+        # files of format 10 have the counts of an empty pool, too, if there are tests
+        yield Field("map.pool_counts", "pooled events", 0, WIDTH, default=None if count else 0)
+        if count or self.pool_counts.any():
             used, what = (slice(None), slice(int(self.pool_counts.max()))), "pooled inputs"
             yield Field("map.pool_keys", what, part=used)
             yield Field("map.pool_slots", what, part=used)

@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Places, typed
+from streamk.arrays import Array, Arrays, Places, padded, typed
 from streamk.compiling import ENTRY
 from streamk.encoding.rows import (
     ABSENT,
@@ -66,9 +66,8 @@ class Reservoir:
 
     def __init__(self, most: int, seed: int) -> None:
         self.most, self.seed, self.seen = most, seed, 0
-        self._rows = empty_rows(0, 0)
+        self._rows = empty_rows(0, 0)  # and after them as many more as came before, to be filled
         self._goal: Array = np.zeros((2, 0))
-        self._waiting: list[tuple[EncodedRows, Array]] = []  # to be appended to the others, all at once
         self._tickets: list[int] = []  # by place
         self._last: list[tuple[int, int]] = []  # a heap: of the greatest ticket, its negative and the place
 
@@ -84,13 +83,15 @@ class Reservoir:
         taken[:first] = len(self) + np.arange(first)
         self.seen += count
         if first:
-            self._waiting.append((rows.select(slice(first)).copy(), goal[:, :first].copy()))
             self._tickets += tickets[:first].tolist()
+            self._put(taken[:first], rows.select(slice(first)), goal[:, :first])
         if first < count:
             kept, places = self._exchange(tickets, first)
             if len(kept):
                 taken[kept] = places
-                self._replace(places, rows.select(kept), goal[:, kept])
+                _, last = np.unique(places[::-1], return_index=True)  # of two for one place, the later
+                chosen = kept[len(places) - 1 - last]
+                self._put(taken[chosen], rows.select(chosen), goal[:, chosen])
         return taken
 
     def _exchange(self, tickets: Tickets, first: int) -> tuple[Places, Places]:
@@ -110,33 +111,36 @@ class Reservoir:
                 places.append(place)
         return np.array(kept, dtype=np.intp), np.array(places, dtype=np.intp)
 
-    def _replace(self, places: Places, rows: EncodedRows, goal: Array) -> None:
-        """Replace stored rows; of two new rows for one place, the later is stored."""
-        _, last = np.unique(places[::-1], return_index=True)
-        chosen = len(places) - 1 - last
-        places, rows = places[chosen], stack([rows.select(chosen)])
-        whole, _ = self.rows()
-        if not _alike(rows, whole):
+    def _put(self, places: Places, rows: EncodedRows, goal: Array) -> None:
+        """Store rows at these places, each a different one; the first without a row may be among them."""
+        rows, whole, end = stack([rows]), self._rows, int(places.max()) + 1
+        if not len(whole.values) and len(rows.keys) == 1:
+            whole = EncodedRows(
+                rows.slots.copy(), rows.keys.copy(), empty_rows(0, rows.values.shape[1]).values
+            )
+        alike = _alike(rows, whole)
+        if not alike:
             width = max(rows.keys.shape[1], whole.keys.shape[1])
             if len(whole.keys) < len(whole.values) or whole.keys.shape[1] < width:
-                whole = self._rows = _expanded(whole, width)
+                whole = _expanded(whole, width)
             rows = _expanded(rows, width)
+        if end > len(whole.values):
+            length = min(max(end, 2 * len(whole.values)), self.most)
+            whole = _lengthened(whole, length, not alike or len(whole.keys) > 1)
+            self._goal = padded(self._goal, (2, length))
+        if not alike:
             whole.slots[places], whole.keys[places] = rows.slots, rows.keys
-        whole.values[places] = rows.values
-        self._goal[:, places] = goal[:, chosen]
+        whole.values[places], self._goal[:, places], self._rows = rows.values, goal, whole
 
     def rows(self) -> tuple[EncodedRows, Array]:
         """Return the rows and their goals, in the order of their places."""
-        if self._waiting:
-            parts = ([self._rows] if len(self._rows.values) else []) + [rows for rows, _ in self._waiting]
-            self._goal = np.concatenate([self._goal, *(goal for _, goal in self._waiting)], axis=1)
-            self._rows, self._waiting = stack(parts), []
-        return self._rows, self._goal
+        return self._rows.select(slice(len(self))), self._goal[:, : len(self)]
 
     def move(self, places: NDArray[np.int32]) -> None:
         """Move slot ``k`` to ``places[k]``; numbers of evicted names, of place −1, are absent."""
         if len(self):
-            self._rows = stack([moved(self.rows()[0], places)])
+            rows, self._goal = self.rows()
+            self._rows = stack([moved(rows, places)])
 
     def sample(self) -> Sample:
         """Return the stored events, in the order of their places."""
@@ -189,6 +193,16 @@ def _alike(rows: EncodedRows, whole: EncodedRows) -> bool:
     """Return whether both have one row of fields for all rows, and the same one."""
     once = len(rows.keys) == len(whole.keys) == 1 and rows.keys.shape == whole.keys.shape
     return once and bool((rows.keys == whole.keys).all() and (rows.slots == whole.slots).all())
+
+
+def _lengthened(rows: EncodedRows, count: int, separate: bool) -> EncodedRows:
+    """Return so many rows, the last ones to be filled, each with slots and keys if they are ``separate``."""
+    longer = empty_rows(count, rows.keys.shape[1])
+    longer.values[: len(rows.values)] = rows.values
+    if not separate:
+        return EncodedRows(rows.slots, rows.keys, longer.values)
+    longer.slots[: len(rows.slots)], longer.keys[: len(rows.keys)] = rows.slots, rows.keys
+    return longer
 
 
 def _expanded(rows: EncodedRows, width: int) -> EncodedRows:

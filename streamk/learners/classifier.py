@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import cast, overload
 
 import numpy as np
@@ -94,6 +94,46 @@ class Classifier(Learner, base.MiniBatchClassifier):
         probabilities: list[float] = out.tolist()  # faster than ``argmax`` for a few classes
         return self._labels.values[probabilities.index(max(probabilities))]
 
+    def ask_one(self, key: Hashable, x: Event) -> Label | None:
+        """Return what :meth:`predict_one` does, and let the event wait under a key for :meth:`tell_one`.
+
+        Where labels come late, ``Kernel…`` learners then learn the event as they predicted it
+        (:mod:`streamk.learners.waiting`).
+
+        Parameters
+        ----------
+        key
+            A string or a whole number, of no event that waits.
+        x
+            As for :meth:`learn_one`.
+
+        Raises
+        ------
+        ValueError
+            If an event waits under this key, or the key or a value cannot be taken; nothing changes.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> learner = streamk.KernelClassifier(seed=7)
+        >>> learner.ask_one("order 1", {"amount": 3.0}), learner.ask_one("order 2", {"amount": 4.0})
+        (None, None)
+        >>> learner.tell_one("order 2", "fine")
+        >>> learner.waiting
+        ['order 1']
+        """
+        self._waiting.check(key)
+        answer = self.predict_one(x)
+        self._hold(key, x)
+        return answer
+
+    def ask_proba_one(self, key: Hashable, x: Event) -> dict[Label, float]:
+        """Return what :meth:`predict_proba_one` does, and let the event wait, as :meth:`ask_one` does."""
+        self._waiting.check(key)
+        answer = self.predict_proba_one(x)
+        self._hold(key, x)
+        return answer
+
     def predict_proba_many(self, X: Table, names: Sequence[str] | None = None) -> Table:
         """Return one column of probabilities per known class, in the type that goes with ``X``.
 
@@ -166,7 +206,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
         values, weights = targets(y, len(rows)), check_weights(w, len(rows))
         unlabelled = without_label(values, weights)
         learned = weights > 0.0
-        labels = self._labels.check_many(values, learned.tolist())
+        labels = self._check_targets(values, weights.tolist())
         self._prepare(rows, weights)
         before = len(self._labels)
         self._codec.register(list(itertools.compress(labels, learned.tolist())))
@@ -178,6 +218,9 @@ class Classifier(Learner, base.MiniBatchClassifier):
         if wanted:
             self._fill_blank(out, np.where(learned, goal[0] + 1.0, 0.0), before)
         return rows, out
+
+    def _check_targets(self, values: Sequence[object], weights: Sequence[float]) -> list[Label]:
+        return self._labels.check_many(values, [weight > 0.0 for weight in weights])
 
     def _fill_blank(self, out: Array, counts: Array, before: int) -> None:
         """Make the labels known to a row equally probable where nothing had been learned before it.

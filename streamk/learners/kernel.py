@@ -20,7 +20,9 @@ from streamk.encoding.batches import Batch
 from streamk.encoding.codec import EVENTS, no_targets
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
+from streamk.encoding.label_history import HELD, NOW
 from streamk.encoding.label_history import MEAN as MEAN_LABELS
+from streamk.encoding.labels import Label
 from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
 from streamk.encoding.seen import SeenValues
@@ -34,10 +36,11 @@ from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, saturated_among
 from streamk.learners.regressor import Regressor
 from streamk.learners.rehearsal import Rehearsal
-from streamk.learners.stale import StaleExperts, unlabelled_before
+from streamk.learners.stale import TRUSTED, StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
 from streamk.learners.summary import Summary
 from streamk.learners.tails import EARLY, look
+from streamk.learners.waiting import Held, Seen
 from streamk.losses import LOGISTIC
 from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
@@ -48,6 +51,7 @@ _HORIZON = 10_000_000  # events that scales count: they follow a shift or anothe
 # more than so much of the target's variance.
 _OF_OTHERS, _LEFT = 0.5, 0.05
 _NO_COSINES = Binning.rule, Neighbours.rule  # not among the others
+_NOTHING = np.zeros(0)
 _UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
 
 
@@ -166,11 +170,59 @@ class _Kernel(StreamingLearner):
             stale = self._stale_experts
             stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
 
+    def _seen(self, x: Event) -> Seen | None:
+        stale, rehearsal, codec = self._stale_experts, self._rehearsal, self._codec
+        if self._is_frozen or self.delay:
+            return None
+        stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
+        if self._map is None or rehearsal.lateness:
+            return None
+        labels = codec.memory[NOW].copy() if len(codec.memory) else _NOTHING
+        outputs, answers = self._outputs_for(x), np.zeros((2, self._outputs))
+        if rehearsal.rehearses and stale.combiner.has_learned:
+            assert self._handles is not None
+            answers[0], rows = self._handles.out[0], rehearsal.steady(codec.inputs.encode_checked(x, False))
+            self._run_stale(self._map, rows, stale.combiner.record, answers[1:])
+        return Seen(labels, outputs, answers, self._at_prediction.snapshot(self.events, self._combiner.live))
+
+    def _tell(self, held: Held, y: object, w: float) -> None:
+        rehearsal, before = self._rehearsal, self.events
+        if held.events < before and not rehearsal.lateness:  # else it is learned at once
+            self._at_prediction.begin(held.seen)
+        try:
+            super()._tell(held, y, w)
+        finally:
+            self._at_prediction.end()
+        if self.events > before and not (rehearsal.lateness or self.delay):
+            self._label_of(self._waiting.lateness(held), 1)
+            if held.seen is not None and held.seen.answers.any():
+                self._stale_experts.label_of(*self._compared(held.seen.answers, y))
+
+    def _compared(self, answers: Array, y: object) -> tuple[Array, Array]:
+        """Return predictions as in :meth:`StaleExperts.label_of`, and the target of one of them."""
+        if self._codec.labels is not None:
+            answers = padded(answers, (2, self._outputs))
+            target = np.zeros(self._outputs)
+            target[self._codec.labels.codes[cast(Label, y)]] = 1.0
+            return answers, target
+        unit, target = self._codec.target, np.array([float(cast(float, y))])
+        deviation = float(spread(unit, 0)) or 1.0
+        return (answers - unit[0, MEAN]) / deviation, (target - unit[0, MEAN]) / deviation
+
+    def _label_of(self, later: int, count: int) -> None:
+        """See labels before which so many later events were predicted."""
+        if self._rehearsal.label_of(later, count):
+            self._combiner.set_delay(self._rehearsal.usual)
+            self._renew_arguments()
+
+    def _waits_no_longer(self, held: Held) -> None:
+        self._rehearsal.no_label_comes(int(held.events == self.events))
+
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         rehearsal = self._rehearsal
         count = rehearsal.predicted
         late = rehearsal.lateness_after(count)
-        if (late or rehearsal.lateness) and not self._is_frozen:
+        if (late or rehearsal.rehearses) and not self._is_frozen:
             rows, goal = self._encode_learned(x).copy(), np.array([[target], [weight]])
             rehearsal.label_comes(count, self._values)
             self._ready(rows, outputs, opens=False)
@@ -195,7 +247,9 @@ class _Kernel(StreamingLearner):
 
     @property
     def _labels_learned(self) -> int:
-        return MEAN_LABELS if self._rehearsal.lateness else super()._labels_learned
+        if self._rehearsal.lateness:
+            return MEAN_LABELS
+        return HELD if self._at_prediction.is_learned else super()._labels_learned
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = super()._make_map(seed, slots)
@@ -226,7 +280,7 @@ class _Kernel(StreamingLearner):
         counts = None
         if before or unlabelled.any():
             counts = unlabelled_before(unlabelled, goal[1] > 0.0, before)
-        if self._rehearsal.lateness and not len(out) and len(learned):
+        if self._rehearsal.rehearses and not len(out) and len(learned):
             rows, goal = self._rehearse(rows.select(learned), goal[:, learned])
             super()._learn_rows(rows, goal, np.flatnonzero(goal[1] > 0.0), out)
         elif counts is None:
@@ -252,7 +306,7 @@ class _Kernel(StreamingLearner):
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale, rehearsal = self._stale_experts, self._rehearsal
         rehearsal.predicted += 1
-        if not rehearsal.lateness and (not stale.passed or not stale.unlabelled(self.events)):
+        if not rehearsal.rehearses and (not stale.passed or stale.unlabelled(self.events) <= TRUSTED):
             return super()._predict_event(x, out)
         predictions = super()._predict_batch(batch([x]), 0 if out is None else 1)
         if out is not None and predictions.size:
@@ -269,7 +323,10 @@ class _Kernel(StreamingLearner):
         if self._is_frozen:
             return np.zeros(rows)
         passed = stale.unlabelled(self.events) + first + np.arange(rows)
-        return stale.share(np.maximum(passed, self._rehearsal.lateness))
+        shares = stale.share(np.maximum(passed, self._rehearsal.lateness))
+        if self._rehearsal.rehearses and stale.combiner.has_learned:
+            shares = np.maximum(shares, stale.part)
+        return shares
 
     def _predict_rows(
         self, rows: EncodedRows, out: Array, first: int = 0, shares: Array | None = None
@@ -304,6 +361,7 @@ class _Kernel(StreamingLearner):
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
         made = super()._from_parts(header, arrays, closed)
         made._looked = made.events
+        made._rehearsal.predicted = made._waiting.waiting_since(made.events)
         return made
 
     def _until_due(self) -> float:
@@ -328,6 +386,7 @@ class _Kernel(StreamingLearner):
                 self._stale.forget()
             for expert in self._experts:
                 expert.forget(columns)
+            self._waiting.exchange([k for k, expert in enumerate(self._experts) if expert.within(columns)])
         self._renew_arguments()
 
     def _to_parts(self) -> tuple[Json, Arrays]:
@@ -338,6 +397,7 @@ class _Kernel(StreamingLearner):
         super()._restore_experts(header, arrays, closed)
         inputs, rehearsal = self._codec.inputs, self._rehearsal
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
+        self._combiner.set_delay(self.delay or rehearsal.usual)
         if rehearsal.reservoir is not None:
             self._check_labels(rehearsal.reservoir.rows()[1][0].tolist())
 

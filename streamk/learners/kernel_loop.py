@@ -166,7 +166,8 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
     learning : bool
     late : int
         The labels with which an event is learned: ``NOW``, those that have arrived; ``THEN``, those that had
-        arrived when it was predicted; ``MEAN``, if labels come so late that they say nothing about it.
+        arrived when it was predicted; ``HELD``, the same, and the combiner learns from the outputs at that
+        time; ``MEAN``, if labels come so late that they say nothing about it.
     rarely : int
         One event in so many is learned by the combiner of ``stale``; 0 for none.
     reuse : bool
@@ -180,7 +181,8 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
     views
         A handle of three handles, each of a :class:`ModelView`: of present parameters; of those of the time
         when the learned event was predicted, the first itself unless labels come late; and of copied
-        coefficients and their combiner (:mod:`streamk.learners.stale`).
+        coefficients and their combiner (:mod:`streamk.learners.stale`). Then the outputs of experts
+        ``(E, 2, K)`` when the event was predicted, which ``HELD`` takes.
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned; negative: that of
         an earlier event that experts learn again, and nothing else does).
@@ -196,7 +198,7 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
         first value that is not finite or too large.
     """
     rows, goal, out = unowned(rows), unowned(goal), unowned(out)
-    handle, before, stale = views.value
+    handle, before, stale, asked = views.value
     coding, source = handle.coding, handle.source
     features = handle.features
     bad = first_bad(rows, coding.largest)
@@ -254,12 +256,17 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
                     _take_gradients(handle, scratch, spare, i, prediction, weight)
                 _take_test(handle, handle.exchanges, buffers, i, prediction, target, weight)
-                if late == THEN:
+                if late >= THEN:
                     prediction = residual
-                    _answer(before, np.int64(THEN), phi, np.int64(i), scratch, prediction)
-                _adapt(handle, before, scratch, prediction, actual, weight)
-                if late == THEN:
-                    _answer(handle, np.int64(THEN), phi, np.int64(i), scratch, prediction)
+                    if late == THEN:
+                        _answer(before, np.int64(THEN), phi, np.int64(i), scratch, prediction)
+                    else:
+                        _copy_outputs(asked, scratch.outputs)
+                        combine(before.combiner, coding, scratch.outputs, scratch.working, prediction)
+                _adapt(handle, before if late >= THEN else handle, scratch, prediction, actual, weight)
+                if late >= THEN:
+                    recall_columns(features.sections, before.coding.memory, np.int64(THEN), phi, np.int64(i))
+                    evaluate_all(handle.groups, 0, phi, np.int64(i), scratch.outputs)
                 if is_learned(coding, target):
                     noted = target, weight, predicted, 0.0 if coding.classes else actual
                     sample_event(features.sections, rows, start + i, phi, i, coding.counts[EVENTS], noted)
@@ -414,6 +421,15 @@ def _test_field(handle, exchanges, buffers, i, prediction, target, weight):
         tag = tag_of(scratch.slots[i, j], scratch.keys[i, j])
         count_test(exchanges, tag, squares, products, errors, weight, moved)
     pool_event(exchanges, scratch, i, events)
+
+
+@njit(**INNER)
+def _copy_outputs(outputs, copied):
+    """Copy the outputs of a row, number by number, as in ``_take_gradients``."""
+    for e in range(copied.shape[0]):
+        for s in range(copied.shape[1]):
+            for k in range(copied.shape[2]):
+                copied[e, s, k] = outputs[e, s, k]
 
 
 @njit(**INNER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -20,9 +20,11 @@ from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import slices
+from streamk.encoding.targets import check_weights, targets
 from streamk.handles import make_handle
 from streamk.learners.kernel_loop import observe_block
 from streamk.learners.summary import Summary
+from streamk.learners.waiting import Held, Seen, Waiting
 
 ColumnNames = Sequence[str] | None  # of an array
 _PIECE = 4096  # rows encoded at once
@@ -69,6 +71,7 @@ class Learner(Pickled, base.Estimator):
         """Make parameters that are NumPy scalars the Python values they hold."""
         for field in fields(self):
             setattr(self, field.name, plain(getattr(self, field.name)))
+        self._waiting = Waiting()
 
     @property
     def events(self) -> int:
@@ -87,6 +90,75 @@ class Learner(Pickled, base.Estimator):
 
     def flush(self) -> None:
         """Learn the events that wait for their block to fill, if any."""
+
+    @property
+    def waiting(self) -> list[Hashable]:
+        """The keys of the events that wait for their labels, the oldest first."""
+        return list(self._waiting.held)
+
+    def tell_one(self, key: Hashable, y: object, w: float = 1.0) -> None:
+        """Learn the event that waits under a key, whose label has come.
+
+        Parameters
+        ----------
+        key
+            As passed to ``ask_one``.
+        y
+            The label or target; None if there will be none, so that the event waits no longer.
+        w
+            Sample weight.
+
+        Raises
+        ------
+        KeyError
+            If no event waits under this key: its label has come before, or it never was, or so many events
+            came after it that it waits no longer.
+        ValueError
+            If the label or the weight cannot be taken; the event then still waits.
+        """
+        held = self._waiting.of(key)
+        if y is None:
+            self._waits_no_longer(held)
+        else:
+            self._tell(held, y, w)
+        del self._waiting.held[key]
+
+    def tell_many(self, keys: Sequence[Hashable], y: object, w: object = None) -> None:
+        """Learn events whose labels have come together, in the order of their predictions.
+
+        Parameters and errors are those of :meth:`tell_one`; after an error, nothing was learned.
+        """
+        waiting, values = self._waiting, targets(y, len(keys))
+        weights = check_weights(w, len(keys)).tolist()
+        held = [waiting.of(key) for key in keys]
+        if len({event.number for event in held}) < len(held):
+            raise ValueError("two labels come for one event; pass each key once")
+        self._check_targets(values, weights)
+        for k in sorted(range(len(keys)), key=lambda k: held[k].number):
+            self.tell_one(keys[k], values[k], weights[k])
+
+    def _hold(self, key: Hashable, x: Event) -> None:
+        """Hold an event that was predicted."""
+        self._waiting.hold(key, x, self.events, self._seen(x))
+
+    def _seen(self, x: Event) -> Seen | None:
+        """Return what is held of an event that was predicted, besides its fields."""
+        return None
+
+    def _tell(self, held: Held, y: object, w: float) -> None:
+        """Learn an event that waited."""
+        self.learn_one(held.x, y, w)
+
+    def _waits_no_longer(self, held: Held) -> None:
+        """Record that an event has no label."""
+
+    @abstractmethod
+    def _check_targets(self, values: Sequence[object], weights: Sequence[float]) -> Sequence[object]:
+        """Return targets as learners take them; raise the ValueError of the first that they cannot take."""
+
+    @abstractmethod
+    def learn_one(self, x: Event, y: Any, w: float = 1.0) -> None:
+        """Learn one event."""
 
     @property
     @abstractmethod

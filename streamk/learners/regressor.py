@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import overload
 
 import numpy as np
@@ -62,6 +62,39 @@ class Regressor(Learner, base.MiniBatchRegressor):
         out = self._predict_event(x)
         return 0.0 if out is None else float(out[0])
 
+    def ask_one(self, key: Hashable, x: Event) -> float:
+        """Return what :meth:`predict_one` does, and let the event wait under a key for :meth:`tell_one`.
+
+        Where targets come late, ``Kernel…`` learners then learn the event as they predicted it
+        (:mod:`streamk.learners.waiting`).
+
+        Parameters
+        ----------
+        key
+            A string or a whole number, of no event that waits.
+        x
+            As for :meth:`learn_one`.
+
+        Raises
+        ------
+        ValueError
+            If an event waits under this key, or the key or a value cannot be taken; nothing changes.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> learner = streamk.KernelRegressor(seed=7)
+        >>> learner.ask_one("trip 1", {"km": 3.0}), learner.ask_one("trip 2", {"km": 4.0})
+        (0.0, 0.0)
+        >>> learner.tell_one("trip 2", 12.5)
+        >>> learner.waiting
+        ['trip 1']
+        """
+        self._waiting.check(key)
+        answer = self.predict_one(x)
+        self._hold(key, x)
+        return answer
+
     @overload
     def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> Array: ...
     @overload
@@ -107,11 +140,14 @@ class Regressor(Learner, base.MiniBatchRegressor):
         values = targets(y, len(rows))
         weights = check_weights(w, len(rows))
         unlabelled = without_label(values, weights)
-        goal = np.array([check_targets(values, weights.tolist()), weights], dtype=np.float64)
+        goal = np.array([self._check_targets(values, weights.tolist()), weights], dtype=np.float64)
         goal[0, unlabelled] = np.nan
         self._prepare(rows, goal[1])
         learn = self._observe_batch if scales_only else self._learn_batch
         return rows, learn(rows, goal, 1, wanted)
+
+    def _check_targets(self, values: Sequence[object], weights: Sequence[float]) -> list[float]:
+        return check_targets(values, weights)
 
 
 def _column(out: Array, rows: int) -> list[float]:

@@ -16,6 +16,11 @@ before. If it was at least 64 at two labels that followed predictions, one after
 until one comes sooner. Labels that follow each other without a prediction between them say nothing. A single
 look at a test set between two parts of a stream therefore changes nothing that is learned.
 
+Labels may also come one by one, each long after its event. This is seen if events wait for their labels
+(:mod:`streamk.learners.waiting`): a label is as late as many events were predicted after its event. If eight
+in a row were more than half as late again as they usually are, the least of them is the usual one; if eight
+were less than two thirds as late, the most. If that is at least 64, earlier events are learned again.
+
 The sample holds at most 4,096 events, fewer if they are wide. It begins with the last 1,024 events, and grows
 only while labels come late.
 """
@@ -35,6 +40,7 @@ from streamk.features.reservoir import Reservoir
 from streamk.learners.learner import with_prefix
 
 LATE = 64  # events predicted since the label before
+_IN_A_ROW = 8  # labels that come later than usually, or sooner
 _MOST, _LEAST = 4096, 256  # events of the sample
 _INPUTS = 2**18  # of them all
 _DRAWS = 0x4452_4157  # differs from all random streams of features
@@ -54,16 +60,39 @@ class Rehearsal:
         The number of events predicted since an event was learned; not saved.
     lateness
         How many events late labels come, 0 if that is less than 64.
+    usual
+        How many events late labels usually are that come one by one.
     reservoir
         The sample, None until labels come late.
     """
 
     def __init__(self) -> None:
-        self.predicted = self.lateness = 0
+        self.predicted = self.lateness = self.usual = 0
+        self._run = self._bound = 0  # labels in a row later than usually, negative: sooner; the nearest
         self.reservoir: Reservoir | None = None
-        self._waited = 0, 0  # events that were predicted before the last two labels that followed predictions
+        # events predicted before the last two labels that followed predictions, 0 for fewer than 64
+        self._waited = 0, 0
         self._known = SeenValues()  # values of categories that were learned when events were predicted
         self._ranges: Array = np.zeros((0, len(_NO_RANGE)))
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether earlier events are learned again."""
+        return max(self.lateness, self.usual) >= LATE
+
+    def label_of(self, later: int, count: int = 1) -> bool:
+        """See labels before which so many later events were predicted; return whether ``usual`` changes."""
+        before = self.usual
+        for _ in range(min(count, 2 * _IN_A_ROW)):
+            side = (2 * later > 3 * self.usual + 1) - (3 * later + 1 < 2 * self.usual)
+            goes_on = side * self._run > 0
+            self._bound = side * min(side * self._bound, side * later) if goes_on else later
+            self._run = self._run + side if goes_on else side
+            if abs(self._run) == _IN_A_ROW:
+                self.usual, self._run = self._bound, 0
+            if not self._run:
+                self._bound = 0
+        return self.usual != before
 
     def lateness_after(self, predicted: int) -> int:
         """Return how late labels come, if one comes after so many events were predicted."""
@@ -74,7 +103,7 @@ class Rehearsal:
         """See a label after so many events were predicted; ``seen`` are the values learned before it."""
         self.predicted, self.lateness = 0, self.lateness_after(predicted)
         if predicted:
-            self._waited = self._waited[1], predicted
+            self._waited = self._waited[1], predicted if predicted >= LATE else 0
             if self.lateness:
                 self._known.copy_from(seen)
                 ranges = self._ranges  # what follows is compared with what is known now
@@ -158,10 +187,10 @@ class Rehearsal:
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file; none before labels come late."""
-        if self.reservoir is None and not self.lateness:
+        if self.reservoir is None and not (self.lateness or self.usual or self._run):
             return {}
         most = 0 if self.reservoir is None else self.reservoir.most
-        lateness = np.array([*self._waited, most], dtype=np.int64)
+        lateness = np.array([*self._waited, self.usual, self._run, self._bound, most], dtype=np.int64)
         seen = {"rehearsal.lateness": lateness, "rehearsal.ranges": self._ranges}
         if self.reservoir is None:
             return seen
@@ -174,10 +203,12 @@ class Rehearsal:
         """Load the arrays of a model file, without the sample if ``closed``; a ValueError if impossible."""
         if "rehearsal.lateness" not in arrays:
             return
-        first, last, most = typed(arrays, "rehearsal.lateness", np.int64, (3,)).tolist()
-        if min(first, last) < 0 or (most and not _LEAST <= most <= _MOST):
+        lateness = typed(arrays, "rehearsal.lateness", np.int64, (6,)).tolist()
+        first, last, usual, run, bound, most = lateness
+        possible = min(first, last, usual, bound) >= 0 and abs(run) < _IN_A_ROW
+        if not possible or (most and not _LEAST <= most <= _MOST):
             raise ValueError("how late labels came is impossible")
-        self._waited = first, last
+        self._waited, self.usual, self._run, self._bound = (first, last), usual, run, bound
         self.lateness = min(first, last) if min(first, last) >= LATE else 0
         count = len(arrays["rehearsal.ranges"])
         self._ranges = typed(arrays, "rehearsal.ranges", np.float64, (count, len(_NO_RANGE))).copy()

@@ -14,6 +14,14 @@ present experts. After 16 events the two have equal errors on Elec2. From 256 on
 call of ``predict_many`` are events without a label, too; and if labels come late
 (:mod:`streamk.learners.rehearsal`), ``a`` is at least that.
 
+Labels that come one by one, each at least 64 events late, say how good both combiners are at that distance:
+the first one learns from outputs at the time of the prediction (:mod:`streamk.learners.waiting`), and the
+second from copies. The prediction is then ``f + α (g − f)``. With the target ``y`` of standardised numbers,
+or of one for the class and zero for others, ``α`` in [0, 1] is that of least squares over about the last
+1,000 labels, to which 30 events are added that say one half::
+
+    α = (Σ (g − f)·(y − f) + 15 m) / (Σ |g − f|² + 30 m),   where m is the mean of |g − f|²
+
 When a block of features restarts, its copied coefficients belong to other features, and the second combiner
 waits for the next copies.
 """
@@ -31,6 +39,7 @@ from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed
 from streamk.combining.combiner import STALE_PENALTY
 from streamk.combining.stacking import Stacking
 from streamk.compiling import INNER
+from streamk.encoding.scaling import WIDE_CLIP
 from streamk.features.counter import mix64
 from streamk.state import Field, Live
 from streamk.vector.lanes import aligned
@@ -39,9 +48,10 @@ FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
-_TRUSTED = 16.0  # events without a label before predictions change
+TRUSTED = 16.0  # events without a label before predictions change
 _SURE = 256  # events without a label after which predictions are those of this combiner alone
 _UNKNOWN = -1.0
+_REMEMBERED, _BEFORE = 0.999, 30.0  # of the sums of an event's label; events that say one half
 
 
 class StaleExperts:
@@ -62,6 +72,8 @@ class StaleExperts:
         The event count at the last copy, −1 while there is no usable copy.
     passed
         The number of events without a label since an event was learned: see :meth:`unlabelled`.
+    sums
+        Of products, of squares, and of labels, for :attr:`part`.
     """
 
     def __init__(
@@ -74,6 +86,7 @@ class StaleExperts:
         self.arrays: list[AnyArray] = []
         self.since = _UNKNOWN
         self.passed = self._at = 0
+        self.sums: Array = np.zeros(3)
 
     @property
     def rarely(self) -> int:
@@ -88,11 +101,28 @@ class StaleExperts:
         """Set the number of events without a label since the last of ``events`` learned ones."""
         self.passed, self._at = count, events
 
+    @property
+    def part(self) -> float:
+        """The share of this combiner where labels come one by one, and late."""
+        products, squares, labels = self.sums.tolist()
+        if not squares:
+            return 0.5
+        before = _BEFORE * squares / labels
+        part: float = (products + 0.5 * before) / (squares + before)
+        return min(max(part, 0.0), 1.0)
+
+    def label_of(self, answers: Array, target: Array) -> None:
+        """Compare the target ``(K,)`` of an event with the predictions ``(2, K)`` of both combiners."""
+        difference = answers[1] - answers[0]
+        error = np.clip(target - answers[0], -WIDE_CLIP, WIDE_CLIP)
+        self.sums *= _REMEMBERED
+        self.sums += float((difference * error).sum()), float((difference**2).sum()), 1.0
+
     def share(self, unlabelled: int | Integers) -> Array:
         """Return the share of this combiner in a prediction, after so many events without a label."""
         if not self.combiner.has_learned:
             return np.zeros(np.shape(unlabelled))
-        return np.where(unlabelled < _SURE, 1.0 - _TRUSTED / np.maximum(unlabelled, _TRUSTED), 1.0)
+        return np.where(unlabelled < _SURE, 1.0 - TRUSTED / np.maximum(unlabelled, TRUSTED), 1.0)
 
     def until(self, events: float) -> float:
         """Return the number of events until copies are due."""
@@ -129,6 +159,7 @@ class StaleExperts:
         """Return the arrays to store in a model file; none before the first copies."""
         unlabelled = self.unlabelled(events)
         waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
+        waiting |= {"stale.sums": self.sums.copy()} if self.sums.any() else {}
         if not self.combiner.has_learned and self.since < 0.0:
             return waiting
         arrays = waiting | {f"stale.{name}": array for name, array in self.combiner.state_dict().items()}
@@ -147,6 +178,10 @@ class StaleExperts:
             if count <= 0:
                 raise ValueError("its count of events without a label is impossible")
             self.count_unlabelled(count, events)
+        if "stale.sums" in arrays:
+            self.sums[:] = typed(arrays, "stale.sums", np.float64, (3,))
+            if not (np.isfinite(self.sums).all() and min(self.sums[1:]) >= 0.0):
+                raise ValueError("its comparison of late predictions is impossible")
         if "stale.since" not in arrays:
             return
         kept = {n.removeprefix("stale."): a for n, a in arrays.items() if n.startswith("stale.")}

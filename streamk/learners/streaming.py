@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numba import typeof
@@ -24,7 +24,7 @@ from streamk.encoding.codec import EVENTS, KNOWN, Codec, Coding, outputs_after
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.label_history import MEAN, NOW, THEN
+from streamk.encoding.label_history import COLUMNS, MEAN, NOW, THEN
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
 from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
@@ -37,6 +37,7 @@ from streamk.learners.kernel_loop import (
     DONE,
     OVERFLOWED,
     TOO_SMALL,
+    Buffers,
     ModelView,
     Scratch,
     adapt_many,
@@ -47,6 +48,7 @@ from streamk.learners.kernel_loop import (
 from streamk.learners.learner import Learner, with_prefix
 from streamk.learners.parameter_history import ParameterHistory
 from streamk.learners.stale import StaleExperts
+from streamk.learners.waiting import AtPrediction
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
 from streamk.schedules import Growth
@@ -196,6 +198,7 @@ class StreamingLearner(Learner):
         )
         self._history = ParameterHistory(delay) if delay else None
         self._stale: StaleExperts | None = None
+        self._at_prediction = AtPrediction()
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = FeatureMap(
@@ -223,6 +226,7 @@ class StreamingLearner(Learner):
             self._history.grow(self._live())
         if self._stale is not None:
             self._stale.grow(self._coefficients())
+        self._at_prediction.grow(len(self._experts), outputs, self._codec.memory, self._combiner.live)
 
     @property
     def _labels_learned(self) -> int:
@@ -269,6 +273,15 @@ class StreamingLearner(Learner):
             out = self._handles.out
         prediction: Array = out[0]
         return prediction
+
+    def _outputs_for(self, x: Event) -> Floats:
+        """Return the outputs of all experts for an event, ``(E, K)``; it may be the one predicted last."""
+        if self._handles is None or self._handles.predicted != self._codec.inputs.encoded:
+            StreamingLearner._predict_event(self, x)
+        assert self._handles is not None
+        assert self._handles.buffers is not None
+        buffers = cast(tuple[Handle, Handle], self._handles.buffers.referred)[0].referred
+        return cast(Buffers, buffers).outputs[:, FINAL].copy()
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is invalid."""
@@ -518,11 +531,18 @@ class StreamingLearner(Learner):
                 arrays = iter(self._history.arrays)
                 earlier = _with_coefficients(groups, arrays)
                 before = self._view(shared, earlier, self._combiner.before(list(arrays)))
+            elif self._stale is not None:
+                coding = records[0]._replace(memory=self._at_prediction.memory)
+                combiner_then = self._combiner.before(self._at_prediction.weights)
+                before = self._view(self._shared(e, coding, *records[1:3]), groups, combiner_then)
             if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = self._view(shared, copies, self._stale.combiner.record)
             goal, out = np.zeros((2, 1)), np.zeros((1, self._outputs))
-            views, statistics = make_handle((now, before, frozen)), self._codec.inputs.statistics
+            views, statistics = (
+                make_handle((now, before, frozen, self._at_prediction.outputs)),
+                self._codec.inputs.statistics,
+            )
             if self._entry is not None and self._entry.views != views._numba_type_:
                 self._entry = None
             scratch = Scratch(e, len(self._experts), self._outputs, self._combiner)
@@ -679,7 +699,10 @@ class StreamingLearner(Learner):
         if handles.unlabelled is None:
             mean = coding._replace(memory=np.empty_like(coding.memory))
             handle = self._view(self._shared(e, mean, source, record), groups, combiner)
-            handles.unlabelled = make_handle((handle, handle, handle)), mean.memory
+            handles.unlabelled = (
+                make_handle((handle, handle, handle, self._at_prediction.outputs)),
+                mean.memory,
+            )
         views, memory = handles.unlabelled
         memory[:] = coding.memory[MEAN:]
         code = self._run_rows(handles, views, False, transformed, np.zeros((2, len(out))), out)
@@ -774,7 +797,8 @@ class StreamingLearner(Learner):
             **({"frozen": True} if self._is_frozen else {}),
             **self._codec.header(),
         }
-        return header, arrays | self._pending.arrays()
+        waiting = self._waiting.parts(self._combiner.live, self._codec.inputs.scaled)
+        return header, arrays | self._pending.arrays() | waiting
 
     @classmethod
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
@@ -792,6 +816,9 @@ class StreamingLearner(Learner):
             self._pending = inputs.waiting = waiting
         self._check_labels(self._pending.targets())
         if not closed:
+            shape, columns = (len(self._experts), self._outputs), COLUMNS if len(self._codec.memory) else 0
+            live = self._combiner.live
+            self._waiting.load(arrays, self._codec.inputs, live, shape, self.events, columns)
             self._check_whole(header, arrays)
         return self
 

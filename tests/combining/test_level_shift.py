@@ -23,7 +23,9 @@ def watched(shift, targets, aims, first, said):
 @given(aims=AIMS, delay=st.integers(0, 2), first=st.integers(12, 17))
 def test_after_a_run_of_out_of_range_targets_on_one_side_the_last_is_predicted(aims, delay, first):
     targets, said = 100.0 * np.arange(1, len(aims) + 1), np.empty(len(aims))
-    watched(LevelShift(delay).record, targets, np.array(aims, dtype=float), float(first), said)
+    shift = LevelShift()
+    shift.set_delay(delay)
+    watched(shift.record, targets, np.array(aims, dtype=float), float(first), said)
     for i, found in enumerate(said):
         last = aims[max(0, i - 2 - delay, 16 - first) : i]
         shift = len(last) == 2 + delay and (set(last) == {6.0} or set(last) == {-6.0})

@@ -1,5 +1,7 @@
 """LabelDelay labels in a contest, against loops that do one thing at a time."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,7 @@ def learners(task, delay):
         "classification": (streamk.KernelClassifier, streamk.KaczmarzClassifier),
         "regression": (streamk.KernelRegressor, streamk.KaczmarzRegressor),
     }[task]
+    yield lambda: LearnerAdapter(kernel(features=768, seed=3), task)
     yield lambda: LearnerAdapter(kernel(features=768, seed=3, delay=delay), task)
     yield lambda: LearnerAdapter(kaczmarz(features=32, seed=3), task)
     yield lambda: LearnerAdapter(kaczmarz(features=32, seed=3, block_size=8), task)
@@ -81,7 +84,12 @@ def test_late_labels_are_a_plain_loop(task, delay):
     references = [make() for make in learners(task, delay)]
     given = answers_of([make() for make in learners(task, delay)], task, pairs, delay)
     for mine, reference in zip(given, references, strict=True):
-        expected = late_loop(reference.predict, reference.learn, pairs, delay)
+        asks, tells = itertools.count(), itertools.count()
+        predict, learn = (
+            (lambda x, r=reference, n=asks: r.ask(next(n), x)),
+            (lambda x, y, r=reference, n=tells: r.tell(next(n), x, y)),
+        )
+        expected = late_loop(predict, learn, pairs, delay)
         mine, expected = (np.array(list(map(numbers, found))) for found in (mine, expected))
         np.testing.assert_allclose(mine, expected, rtol=0, atol=1e-5 if has_blocks(reference) else 0)
 
@@ -128,6 +136,8 @@ def test_a_refused_event_or_label_leaves_the_model_of_the_events_before_it(chunk
     learned = 7 if not delay or "label" in bad else max(0, 7 - delay)
     for x, y in pairs[:learned]:
         whole.learn_one(x, y)
+    for key in learner.waiting:
+        learner.tell_one(key, None)
     assert learner.to_bytes() == whole.to_bytes()
 
 

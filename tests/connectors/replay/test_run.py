@@ -63,18 +63,6 @@ def test_late_labels_are_a_loop_too(bananas, delay):
     assert (run.events, run.learner.events) == (1500, 1500)
 
 
-def test_a_learner_with_a_delay_parameter_gets_the_delay(bananas):
-    def told(**parameters):
-        made = {"seed": 7, "features": 768, **parameters}
-        return replay_log(
-            ReplayLog(bananas, "y"), "kernel", None, made, limit=20, baseline=False, delay=7
-        ).learner
-
-    assert told().delay == 7
-    assert told(delay=2).delay == 2
-    assert told(delay="3").delay == 3
-
-
 def test_a_delay_that_is_none(bananas):
     with pytest.raises(ValueError, match="delay is -1; it must be a whole number"):
         replay_log(ReplayLog(bananas, "y"), delay=-1)
