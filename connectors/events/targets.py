@@ -13,6 +13,8 @@ from datetime import date, time, timedelta
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from connectors.events.decoding import Places, Record, rejected, target_number
 from connectors.events.names import suggestion
 from connectors.events.values import label
@@ -27,7 +29,9 @@ _KINDS = (
 )  # fmt: skip
 _MOST_CLASSES = 100  # of whole numbers that were inferred to be labels
 _ENOUGH, _LENGTH = 50, 10  # events, and events of a run, from which on they are noted
-_MOST = 4096  # runs that are counted
+_MOST = 4096  # runs that are counted, and first labels that may follow in turn
+_STEPS, _RESETS = 10, 20  # rises of a sorted number at least, and falls between its parts at most
+_PERIODS = range(2, 101)  # of labels that follow in turn
 _ADVICE = "shuffle the log unless this is the order of time (docs/limits.md)"
 
 
@@ -171,10 +175,12 @@ time (docs/limits.md)
     falls: int = 0
     _labels: set[object] = field(default_factory=set)
     _last: object = None
+    _first: list[object] = field(default_factory=list)
 
     def add(self, targets: Sequence[object]) -> None:
         """Count the next targets."""
         self.events += len(targets)
+        self._first += targets[: _MOST - len(self._first)]
         if self.runs > _MOST and not self._sorted:
             return
         labels = [label for label, _ in groupby(targets)]
@@ -191,9 +197,22 @@ time (docs/limits.md)
 
     @property
     def _sorted(self) -> bool:
-        """Whether numbers only rise or only fall, but for one step in a hundred."""
-        steps = self.rises + self.falls
-        return steps > _ENOUGH and min(self.rises, self.falls) * 100 <= steps
+        """Whether numbers only rise or only fall, but for one step in a hundred and few in all."""
+        steps, resets = self.rises + self.falls, min(self.rises, self.falls)
+        return steps >= _STEPS and resets * 100 <= steps and resets <= _RESETS
+
+    def in_turn(self) -> tuple[int, float]:
+        """Return after how many events labels repeat, and in which share of them; 0 if they do not.
+
+        They repeat if the label so many events before is wrong at most a tenth as often as the last one.
+
+        >>> TargetRuns(_first=list("abcabcabc") * 9).in_turn()
+        (3, 1.0)
+        """
+        labels = np.unique(np.array(list(map(str, self._first))), return_inverse=True)[1]
+        wrong = [np.mean(labels[k:] != labels[:-k]) for k in (1, *_PERIODS) if 4 * k <= len(labels)]
+        best = int(np.argmin(wrong)) if wrong else 0
+        return (best + 1, 1.0 - float(wrong[best])) if best and 10 * wrong[best] <= wrong[0] else (0, 0.0)
 
     def sentence(self, name: str) -> str:
         """Return a warning about the order of the targets, empty if there is none."""
@@ -201,12 +220,17 @@ time (docs/limits.md)
             return ""
         if self._sorted:
             return f"the log is sorted by its target `{name}`; {_ADVICE}"
-        few = 1 < self.runs <= 2 * len(self._labels) and self.runs * _LENGTH <= self.events
-        if not few or self.rises + self.falls:
+        if self.rises + self.falls:
             return ""
         times = self.runs - 1
-        changes = f"`{name}` changes {times:,} time{'s' * (times > 1)} in {self.events:,} events"
-        return f"the targets come in runs: {changes}; {_ADVICE}"
+        if 0 < times < 2 * len(self._labels) and self.runs * _LENGTH <= self.events:
+            changes = f"`{name}` changes {times:,} time{'s' * (times > 1)} in {self.events:,} events"
+            return f"the targets come in runs: {changes}; {_ADVICE}"
+        period, share = self.in_turn()
+        if not period:
+            return ""
+        repeats = f"in {100 * share:.3g} % of events, `{name}` is that of {period} events before"
+        return f"the targets follow in turn: {repeats}; {_ADVICE}"
 
 
 def sentence_about(targets: Sequence[object], name: str, more: bool) -> str:

@@ -22,7 +22,7 @@ from streamk.evaluation import Contest, Results
 from streamk.evaluation.label_delay import LabelDelay
 from streamk.evaluation.metric import METRICS
 
-_VERSION = 5
+_VERSION = 6
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 

@@ -321,9 +321,13 @@ SORTED = ["p"] * 40 + ["q"] * 40 + ["z"] * 40
         (SORTED, "the targets come in runs: `y` changes 2 times in 120 events"),
         ([*SORTED[:39], "q", "p", *SORTED[41:]], "the targets come in runs: `y` changes 4 times"),
         (SORTED[::3] + SORTED[1::3] + SORTED[2::3], ""),
-        (["p", "q"] * 60, ""),
+        (["p", "q"] * 60, "the targets follow in turn: in 100 % of events, `y` is that of 2 events before"),
+        ((["p"] * 9 + ["q"] * 3) * 10, "the targets follow in turn: in 100 % of events, `y` is that of 12"),
+        (["pq"[k * k % 241 % 2] for k in range(120)], ""),
         (["p"] * 120, ""),
-        (sorted(k * 0.37 for k in range(120)), "the log is sorted by its target `y`"),
+        (sorted(k % 12 * 0.37 for k in range(115)), "the log is sorted by its target `y`"),
+        ([k % 500 * 0.37 for k in range(30_000)], ""),  # starts again 60 times
+        (sorted(k * 0.37 for k in range(115)), "the log is sorted by its target `y`"),
         ([k * 37 % 120 * 0.37 for k in range(120)], ""),
     ],
 )
