@@ -367,6 +367,11 @@ class Contest:
         interval = subject.learner.predict_interval_one(x, self.level)
         return interval.lower, interval.upper
 
+    def _ends_of_many(self, subject: Any, xs: Sequence[Event]) -> tuple[Array, ...]:
+        """Return the intervals of events that are predicted together, around these predictions."""
+        ends = subject.learner.predict_interval_many(list(xs), self.level)
+        return tuple(np.array([[each["lower"], each["upper"]] for each in ends]).T)
+
     # ---- targets come together
 
     def take_together(
@@ -387,7 +392,7 @@ class Contest:
                 if scored:
                     ends: Any = None
                     if self.level is not None and _gives_intervals(subject):
-                        ends = tuple(np.array([self._ends(subject, x) for x in xs]).T)
+                        ends = self._ends_of_many(subject, xs)
                     predictions[name] = subject.predict_many(chunk), ends
                 subject.learn_many(chunk, ys)
             except Exception as error:

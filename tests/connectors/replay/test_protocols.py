@@ -14,7 +14,7 @@ from connectors.files.log import ReplayLog
 from connectors.replay.contenders import MajorityClass, RunningMean
 from connectors.replay.progress import ReplayCheckpoint, Scoring
 from connectors.replay.run import replay_log
-from streamk.evaluation import DelayByChunks
+from streamk.evaluation import Contest, DelayByChunks
 from tests import processes
 from tests.connectors.replay.test_checkpoint import Stop
 
@@ -191,3 +191,26 @@ def test_chunks_of_a_pipe(tmp_path):
         done = command(path, "--target", "y", "--protocol", "chunks")
         assert done.returncode == 2
         assert f"--protocol chunks: {path} is a pipe, which cannot be read again" in done.stderr
+
+
+def test_intervals_of_a_chunk_are_around_its_predictions():
+    """Predictions for hundreds of events without a label have weights of stale experts; so have intervals."""
+    rng = np.random.default_rng(5)
+    xs = [{"a": float(a)} for a in rng.normal(size=1200)]
+    ys = [3.0 * x["a"] + float(e) for x, e in zip(xs, rng.normal(size=1200), strict=True)]
+    scored = []
+    contest = Contest({"it": streamk.KernelRegressor(seed=1)}, "regression", level=0.9)
+    contest.listener = lambda part: scored.append(part.intervals["it"])
+    late = DelayByChunks(1200, 3)
+    for x, y in zip(xs, ys, strict=True):
+        late.event(contest, x, y)
+    late.end(contest)
+    plain = streamk.KernelRegressor(seed=1)
+    for start, (lower, upper) in zip((400, 800), scored, strict=True):
+        plain.learn_many(xs[start - 400 : start], ys[start - 400 : start])
+        plain.predict_many(
+            xs[start : start + 400]
+        )  # as the contest does, which counts events without a label
+        expected = plain.predict_interval_many(xs[start : start + 400], 0.9)
+        np.testing.assert_allclose(lower, [each["lower"] for each in expected], rtol=1e-9)
+        np.testing.assert_allclose(upper, [each["upper"] for each in expected], rtol=1e-9)
