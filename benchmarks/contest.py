@@ -12,24 +12,28 @@ import numpy as np
 import pandas as pd
 from logs import Stream
 
-from streamk.evaluation import ModelAdapter
+from connectors.replay.logs import CHUNKS, PROTOCOLS
+from streamk.evaluation import DelayByChunks, ModelAdapter
+from streamk.evaluation.label_delay import LabelDelay, delay_of
+
+PROMPT, BATCHES, BATCH = "prompt", "batches", 100
+LATE = {  # protocols, and when labels come by them, as the end of a title
+    PROMPT: "prompt labels",
+    **{n: f"labels {int(n):,} events late" for n in PROTOCOLS if n.isdigit()},
+    CHUNKS: "labels in 20 chunks",
+    BATCHES: f"labels in batches of {BATCH}",
+}
 
 
 class Contestant(ModelAdapter):
     """A model under comparison; labels are strings, targets numbers."""
 
+    batched = True
     probabilities = True  # whether its predictions are scored by log loss
 
     @abstractmethod
     def prepare(self, stream: Stream) -> list[Any]:
         """Return the events in the form of the model; this is not timed."""
-
-    def answer_batch(self, xs: list[Any], ys: list[Any]) -> list[Any]:
-        """Predict all events, then learn them; return the predictions."""
-        answers = [self.predict(x) for x in xs]
-        for x, y in zip(xs, ys, strict=True):
-            self.learn(x, y)
-        return answers
 
     @abstractmethod
     def size(self) -> int | None:
@@ -44,30 +48,35 @@ class Setting:
     ----------
     memory
         Whether labels that have arrived are inputs.
-    delay
-        How many events late labels arrive.
-    batch
-        How many events are predicted before they are learned.
+    protocol
+        When labels come: one of :data:`LATE`.
     """
 
     memory: bool
-    delay: int
     seed: int
-    batch: int = 1
+    protocol: str = PROMPT
+
+    @property
+    def delay(self) -> int:
+        """How many events late each label comes; 0 in chunks and batches."""
+        return int(self.protocol) if self.protocol.isdigit() else 0
 
     @property
     def latest(self) -> int:
-        """The most events by which a label is late."""
-        return max(self.delay, self.batch - 1)
+        """The most events by which a label is late, where a learner gets this number."""
+        return BATCH - 1 if self.protocol == BATCHES else self.delay
 
-    @property
-    def unscored(self) -> int:
-        """The number of events predicted before the first late label."""
-        return self.delay if self.batch == 1 else self.batch
+    def late(self, events: int) -> LabelDelay | None:
+        """Return when the labels of a stream come; None for before the next event."""
+        if self.protocol == BATCHES:
+            batches = -(-events // BATCH)
+            return DelayByChunks(BATCH * batches, batches)
+        return DelayByChunks(events) if self.protocol == CHUNKS else delay_of(self.delay)
 
     def arrived(self, events: int) -> np.ndarray:
-        """Return how many labels have arrived when each event is predicted."""
-        found: np.ndarray = np.maximum(np.arange(events) // self.batch * self.batch - self.delay, 0)
+        """Return how many labels have arrived when each event is predicted, but for chunks."""
+        batch = BATCH if self.protocol == BATCHES else 1
+        found: np.ndarray = np.maximum(np.arange(events) // batch * batch - self.delay, 0)
         return found
 
 

@@ -39,7 +39,7 @@ WINDOWS = 50
 
 def scores(stream: Stream, peer: Peer) -> np.ndarray:
     """Return 1 for each right prediction, else 0; of numbers, squared errors in variances of the target."""
-    contestant = peer.make(stream, Setting(memory=False, delay=0, seed=7))
+    contestant = peer.make(stream, Setting(memory=False, seed=7))
     found, variance = [], 1.0 if stream.task == CLASSES else float(np.var(stream.targets))
     for x, y in zip(contestant.prepare(stream), stream.targets, strict=True):
         predicted = contestant.predict(x)

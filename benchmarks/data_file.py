@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-KEY = "stream", "peer", "memory", "delay", "batch", "seed", "events"
+KEY = "stream", "peer", "memory", "protocol", "seed", "events"
 Result = dict[str, Any]
 
 

@@ -22,6 +22,8 @@ from scipy import ndimage
 CAP, MADE = 20_000, 10_000  # rows of a file, and events of a synthetic stream
 COMPONENTS, FITTED = 40, 1000  # of digits, and the images whose principal axes they are
 LAGS = 1, 2, 3, 4, 48, 336  # half hours
+AFTER = "dep_time", "dep_delay", "arr_time", "air_time"  # of a flight, measured after it is predicted
+CODES = "tailnum", "flight", "time_hour", "year"
 CLASSES, NUMBERS = "classification", "regression"
 
 
@@ -74,10 +76,23 @@ class Source(NamedTuple):
     long: bool = False
 
 
-def _file(name: str, target: str, rows: int | None = None, strings: tuple[str, ...] = ()) -> Load:
+def _file(
+    name: str,
+    target: str,
+    rows: int | None = None,
+    strings: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+    time: str = "",
+) -> Load:
+    """Read a file; rows without a target are skipped, and a time becomes hour and weekday."""
+
     def load(data: Path) -> tuple[pd.DataFrame, list[Any]]:
         frame = pd.read_csv(data / name, nrows=rows, na_values="?", skipinitialspace=True)
+        frame = frame.dropna(subset=[target]).drop(columns=list(without)).reset_index(drop=True)
         frame = frame.astype(dict.fromkeys(strings, str))
+        if time:
+            moments = pd.to_datetime(frame.pop(time)).dt
+            frame = frame.assign(hour=moments.hour + moments.minute / 60.0, weekday=moments.day_name())
         return frame, frame.pop(target).tolist()
 
     return load
@@ -230,7 +245,38 @@ STREAMS: dict[str, Source] = {
     "fried": Source(NUMBERS, 40_768, _file("fried.csv.gz", "target"), long=True),
     "kin40k": Source(NUMBERS, 40_000, _file("kin40k.csv.gz", "target"), long=True),
     **{name: Source(CLASSES, EVENTS, _drawn(make), long=True) for name, make in ADAPTIVE.items()},
+    "Adult": Source(CLASSES, 32_561, _file("adult_train.csv.gz", "income"), long=True),
+    "GMSC, first 60,000": Source(CLASSES, 60_000, _file("gmsc.csv.gz", "is_fraud", 60_000), long=True),
+    "airlines, first 100,000": Source(
+        CLASSES, 100_000, _file("airlines.csv.gz", "delay", 100_000), long=True
+    ),
+    "Poker, first 60,000": Source(CLASSES, 60_000, _file("poker_lsn.csv.gz", "class", 60_000), long=True),
+    "Poker": Source(CLASSES, 829_201, _file("poker_lsn.csv.gz", "class"), long=True),
+    "occupancy": Source(CLASSES, 20_560, _file("occupancy.csv.gz", "occupancy", time="date"), long=True),
+    "protein": Source(NUMBERS, 45_730, _file("protein.csv.gz", "target"), long=True),
+    "nycflights13, first 60,000": Source(
+        NUMBERS, 57_508, _file("nycflights13.csv.gz", "arr_delay", 60_000, (), (*AFTER, *CODES)), long=True
+    ),
+    "demand, first 60,000": Source(NUMBERS, 60_000, _demand(60_000), long=True),
+    "gas_turbine": Source(
+        NUMBERS,
+        36_733,
+        _file("gas_turbine.csv.gz", "nitrogen_oxides", without=("carbon_monoxide",)),
+        long=True,
+    ),
+    "beijing_pm25": Source(NUMBERS, 41_757, _file("beijing_pm25.csv.gz", "pm2.5"), long=True),
+    "kings_county": Source(NUMBERS, 21_613, _file("kings_county.csv.gz", "price"), long=True),
+    "toulouse_bikes, first 60,000": Source(
+        NUMBERS, 60_000, _file("toulouse_bikes.csv.gz", "bikes", 60_000, time="moment"), long=True
+    ),
+    "turbofan_fd001": Source(NUMBERS, 20_631, _file("turbofan_fd001.csv.gz", "remaining_life"), long=True),
 }
+CHUNKED = (  # measured with labels in chunks
+    "Elec2", "CoverType, first 100,000", "Adult", "GMSC, first 60,000", "airlines, first 100,000",
+    "Poker, first 60,000", "occupancy", "bike_hourly", "kin40k", "protein", "nycflights13, first 60,000",
+    "elevators", "fried", "demand, first 60,000", "gas_turbine", "beijing_pm25", "kings_county",
+    "toulouse_bikes, first 60,000", "turbofan_fd001",
+)  # fmt: skip
 LONG = tuple(name for name, source in STREAMS.items() if source.long)
 
 

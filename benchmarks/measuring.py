@@ -1,50 +1,57 @@
-"""One pair of stream and peer: test, then train, until the end or the time limit."""
+"""One pair of stream and peer: test, then train, until the end or the time limit.
+
+Events are predicted, scored and learned as by ``streamk replay`` (:class:`streamk.evaluation.Contest`).
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections import deque
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
+import boosted_peers
 import moa_peers
-import numpy as np
 import ours
 import river_peers
 import scikit_peers
 import wabbit_peers
-from contest import Contestant, Peer, Setting
+from contest import PROMPT, Contestant, Peer, Setting
 from data_file import DataFile, Result
 from label_columns import with_labels
 from logs import STREAMS, Stream, load
+from order import Orders
 
-from streamk.evaluation import tabled
-from streamk.evaluation.adapters import Codes
-from streamk.evaluation.classes import ClassSums
-from streamk.evaluation.metric import TASKS
-from streamk.evaluation.numbers import NumberSums
+from connectors.replay.logs import CHUNKS
+from streamk.evaluation import Contest, Results
+from streamk.evaluation.contender_metrics import ContenderMetrics
+from streamk.evaluation.metric import TASKS, headline_of
 
-CHUNK = 200  # events between two readings of the clock
+TOGETHER = 200  # events between two readings of the clock
+LEVEL = 0.9  # of intervals
 WARM = 60  # events before the measurement, for compilation
 METRICS = {
-    "classification": ["accuracy", "kappa", "kappa_temporal", "log_loss"],
-    "regression": ["mae", "rmse", "r2"],
+    "classification": ["accuracy", "kappa", "kappa_temporal", "log_loss", "calibration_error"],
+    "regression": ["mae", "rmse", "r2", "coverage"],
 }
+OF_PROBABILITIES = "log_loss", "calibration_error"
 LIBRARIES = {
     "vowpalwabbit": "pip install -e '.[bench]'",
     "scikit-learn": "pip install scikit-learn",
     "capymoa": "pip install capymoa, and Java 17",
+    "lightgbm": "pip install lightgbm",
 }
 
 
-def peers(task: str, every: bool = False) -> list[Peer]:
-    """Return the peers of a task, ours first: of the libraries that are installed, or all."""
-    modules = (ours, river_peers, wabbit_peers, scikit_peers, moa_peers)
+def peers(task: str, every: bool = False, protocol: str = PROMPT) -> list[Peer]:
+    """Return the peers of a task, ours first: of the libraries that are installed, or all.
+
+    Models that are fitted again take part where labels come in chunks.
+    """
+    modules = (ours, river_peers, wabbit_peers, scikit_peers, moa_peers, boosted_peers)
+    modules = modules if protocol == CHUNKS else modules[:-1]
     return [peer for module in modules for peer in module.PEERS[task] if every or installed(peer.library)]
 
 
@@ -87,37 +94,41 @@ class Selection:
     parts: list[str] | None = None
     older: bool = False
     every: bool = False
-    delay: int = 0
-    batch: int = 1
+    protocol: str = PROMPT
 
     def jobs(self) -> list[Job]:
-        """Return the jobs, cheapest peers first, each with and without label memory."""
-        found = []
+        """Return the jobs, cheapest peers first, each with and without label memory.
+
+        In chunks there is no memory: labels that come are of events long before.
+        """
+        found, memories = [], (False,) if self.protocol == CHUNKS else (False, True)
         for name in self.streams:
             source = STREAMS[name]
-            for peer in [*peers(source.task, self.every), *(ours.OLDER if self.older else [])]:
+            others = ours.OLDER if self.older else []
+            for peer in [*peers(source.task, self.every, self.protocol), *others]:
                 if self.parts is None or any(part.lower() in peer.name.lower() for part in self.parts):
-                    seeds = (
-                        ours.SEEDS if peer.ours and not source.long else ours.SEEDS[:1] if peer.ours else (1,)
-                    )
-                    for seed in seeds:
-                        settings = (Setting(memory, self.delay, seed, self.batch) for memory in (False, True))
-                        found += [Job(name, peer, setting) for setting in settings]
+                    several = peer.ours and not source.long and self.protocol != CHUNKS
+                    seeds = ours.SEEDS if several else ours.SEEDS[:1] if peer.ours else (1,)
+                    settings = [Setting(memory, seed, self.protocol) for seed in seeds for memory in memories]
+                    found += [Job(name, peer, setting) for setting in settings]
         return sorted(found, key=lambda job: (not job.peer.ours, job.peer.cost))
 
 
 class Bench:
     """Measures jobs and stores results; the streams in use stay in memory."""
 
-    def __init__(self, data: Path, file: DataFile, events: int | None, budget: float) -> None:
+    def __init__(self, data: Path, file: DataFile, orders: Orders, events: int | None, budget: float) -> None:
         self._data, self._file, self._events, self._budget = data, file, events, budget
+        self._orders = orders
         self._streams: dict[str, Stream] = {}
         self._versions: dict[str, str] = {}
 
     def stream(self, name: str) -> Stream:
         """Return a stream, cut at the requested number of events."""
         if name not in self._streams:
-            self._streams[name] = load(name, self._data).first(self._events)
+            whole = load(name, self._data)
+            self._orders.add(whole)
+            self._streams[name] = whole.first(self._events)
         return self._streams[name]
 
     def events(self, name: str) -> int:
@@ -145,8 +156,7 @@ class Bench:
         library = job.peer.library
         return {
             "stream": job.stream, "peer": job.peer.name, "memory": job.setting.memory,
-            "delay": job.setting.delay, "batch": job.setting.batch, "seed": job.setting.seed,
-            "events": self.events(job.stream),
+            "protocol": job.setting.protocol, "seed": job.setting.seed, "events": self.events(job.stream),
             "version": self._versions.setdefault(library, installed(library)),
         }  # fmt: skip
 
@@ -157,65 +167,49 @@ def measure(stream: Stream, peer: Peer, setting: Setting, budget: float) -> Resu
     if peer.library == "streamk":
         warm = replace(shown, frame=shown.frame[:WARM], targets=shown.targets[:WARM])
         _follow(warm, peer, setting, budget)
-    sums, contestant, seconds = _follow(shown, peer, setting, budget)
+    contest, contestant, done = _follow(shown, peer, setting, budget)
+    values, seconds = Results(contest).metrics(peer.name), contest.standings[peer.name].seconds
     names = METRICS[stream.task]
     if not contestant.probabilities:
-        names = [name for name in names if name != "log_loss"]
-    values = sums.values()
+        names = [name for name in names if name not in OF_PROBABILITIES]
     return {
-        **{name: round(values[name], 6) for name in names},
-        "done": min(sums.events + setting.unscored, len(shown.targets)),
-        "events_per_second": round(sums.events / seconds) if seconds else 0,
+        **{name: round(values[name], 6) for name in names if name in values},
+        "done": done,
+        "events_per_second": round(done / seconds) if seconds else 0,
         "bytes": contestant.size(),
     }
 
 
-def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tuple[Any, Contestant, float]:
-    """Return sums, the contestant and its seconds at the end, or at the time limit.
+def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tuple[Contest, Contestant, int]:
+    """Return the contest, the contestant and the events at the end, or at the time limit.
 
     Events predicted before the first label are not scored.
     """
-    contestant, classes = peer.make(stream, setting), stream.task == TASKS[0]
-    sums: Any = ClassSums(ranked=False) if classes else NumberSums()
-    codes, waiting, seconds, done = Codes(classes), deque[tuple[Any, Any]](), 0.0, 0
-    known, arrived = np.full(len(stream.targets), -1), setting.arrived(len(stream.targets))
+    contestant, late = peer.make(stream, setting), setting.late(len(stream.targets))
+    level = LEVEL if setting.protocol == CHUNKS and stream.task == TASKS[1] else None
+    contest, done = Contest({peer.name: contestant}, stream.task, level=level), 0
     pairs = zip(contestant.prepare(stream), stream.targets, strict=True)
-    while chunk := list(islice(pairs, max(1, CHUNK // setting.batch) * setting.batch)):
-        began = time.perf_counter()
-        predictions = _answer(contestant, chunk, setting, waiting)
-        seconds += time.perf_counter() - began
-        targets = codes.of([y for _, y in chunk])
-        scored = slice(max(0, setting.unscored - done), None)
-        answers = codes.arranged(tabled(predictions))[scored]
-        here = slice(done, done + len(chunk))
-        done += len(chunk)
-        if classes:
-            known[here] = targets
-            last = np.where(arrived[here] > 0, known[arrived[here] - 1], -1)
-            sums.add(targets[scored], answers, last[scored])
-        else:
-            sums.add(targets[scored], answers)
-        if seconds > budget:
+    while part := list(islice(pairs, TOGETHER)):
+        if late is None:
+            contest.take(*zip(*part, strict=True))
+        for x, y in part if late is not None else ():
+            late.event(contest, x, y)
+            if contest.events == setting.delay > 0:
+                contest.score()
+                contest.standings[peer.name] = unscored(contest.standings[peer.name], stream.task)
+        done += len(part)
+        if contest.standings[peer.name].seconds > budget:
             break
-    for pair in waiting:
-        contestant.learn(*pair)
-    return sums, contestant, seconds
+    if late is not None:
+        late.end(contest)
+    contest.score()
+    if error := contest.standings[peer.name].error:
+        raise ValueError(error)
+    return contest, contestant, done
 
 
-def _answer(
-    contestant: Contestant, chunk: list[tuple[Any, Any]], setting: Setting, waiting: deque[tuple[Any, Any]]
-) -> list[Any]:
-    """Predict and learn events: each in turn, in batches, or with late labels, which wait for their time."""
-    xs, ys = [x for x, _ in chunk], [y for _, y in chunk]
-    if setting.batch > 1:
-        parts = [slice(k, k + setting.batch) for k in range(0, len(chunk), setting.batch)]
-        return [answer for part in parts for answer in contestant.answer_batch(xs[part], ys[part])]
-    if not setting.delay:
-        return list(contestant.answer(xs, ys))
-    found = []
-    for x, y in chunk:
-        found.append(contestant.predict(x))
-        waiting.append((x, y))
-        if len(waiting) > setting.delay:
-            contestant.learn(*waiting.popleft())
+def unscored(standing: ContenderMetrics, task: str) -> ContenderMetrics:
+    """Return metrics of no events, with the time of those so far."""
+    found = ContenderMetrics(task, 1000, by=False, level=LEVEL, headline=headline_of(task, None))
+    found.seconds = standing.seconds
     return found

@@ -52,20 +52,13 @@ class Ours(LearnerAdapter, Contestant):
 
     def __init__(self, stream: Stream, family: str, **parameters: Any) -> None:
         kind = "Classifier" if stream.task == CLASSES else "Regressor"
-        self._learner = getattr(streamk, family + kind)(**parameters)
-        super().__init__(self._learner, stream.task)
+        super().__init__(getattr(streamk, family + kind)(**parameters), stream.task)
 
     def prepare(self, stream: Stream) -> list[Any]:
         return stream.frame.to_dict("records")
 
-    def answer_batch(self, xs: list[Any], ys: list[Any]) -> list[Any]:
-        predict = self._learner.predict_proba_many if self._classes else self._learner.predict_many
-        answers = list(predict(xs))
-        self._learner.learn_many(xs, ys)
-        return answers
-
     def size(self) -> int:
-        return len(self._learner.to_bytes())
+        return len(self.learner.to_bytes())
 
 
 def _kernel(stream: Stream, setting: Setting) -> Contestant:

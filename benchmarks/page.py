@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import ours
 import pareto
 import published
 import ranks
+from contest import BATCHES, LATE, PROMPT
 from data_file import Result
 from logs import CLASSES, LONG, NUMBERS
 from measuring import Job, Selection
-from tables import ALONE, TITLES, Tables, table
+from tables import ALONE, BASELINES, TITLES, Tables, table
+
+from connectors.replay.logs import CHUNKS
 
 TEXT = """\
 # Comparison on streams
 
 `KernelClassifier` and `KernelRegressor` with their defaults, means of three seeds, compared with learners
 of river, Vowpal Wabbit, scikit-learn and MOA, on the same events in the same order and in one process.
-Every learner predicts an event before it learns the event.{late}
+Every learner predicts an event before it learns the event. {late}
 
 ```sh
 {command}
@@ -40,8 +43,13 @@ page and its pictures. With `--cached` it measures nothing.
 - **Time limit**: a peer stops after {budget} seconds on a stream. Its result is then in parentheses, with
   the share of the stream, and ranks last there; a hollow point in the pictures. The last column of the table
   of mean ranks counts only the streams that a learner finished.
-- **Ranks**: mean ranks are those of learners that were measured on every stream. A difference larger than
-  the critical difference is significant at a level of 5 % (Nemenyi).
+- **Ranks**: mean ranks are those of learners that were measured on every stream, by accuracy and log loss, or
+  by R² and RMSE. A difference larger than the critical difference is significant at a level of 5 % (Nemenyi).
+- **Order** marks streams whose order has no meaning or gives labels away, as measured on the data
+  (`benchmarks/order.py`). *Static* is a table: no row resembles the one before, and boosted trees cannot
+  infer from which half or quarter of the stream a row is (the drift of *Hyperplane* is too slow for them).
+  *Long runs*: the label is nearly always the last one (kappa of 0.9 and more). *In turn*: labels repeat after
+  so many events. *Sorted*: a number only rises or only falls.
 - **Temporal kappa** is `(p - q) / (1 - q)`: `p` is the accuracy, and `q` that of predicting the last label.
 - **Streams with drift** are river's generators. *Digits that turn* are the first 10,000 images of MNIST on
   40 principal axes, rotated by up to 180 degrees and back. *Poker hands* are drawn at random, and their
@@ -51,6 +59,15 @@ page and its pictures. With `--cached` it measures nothing.
   is that of the saved or pickled model.
 
 Versions: {versions}."""
+WHEN = {  # sentences about protocols
+    PROMPT: "Its label comes before the next event.",
+    CHUNKS: """\
+Labels come {}:
+a twentieth of the stream is predicted, then learned; the first does not count. Models called *refitted* are
+then fitted again to all events so far; *coverage* is that of intervals of level 0.9.""",
+    BATCHES: "Labels come {}, each predicted, then learned; the first does not count.",
+    "": "Labels come {}; predictions before the first label do not count.",
+}
 PICTURES = """\
 ![Mean rank against speed](rank-and-speed.png)
 
@@ -65,6 +82,7 @@ Measured only if `--only` names them; streamk with one seed, and a peer until {b
 al., 2017), with 1,000,000 events: abrupt (`_a`) or gradual (`_g`) drifts after every 250,000 events, or
 centers (`RBF_m`, `RBF_f`) and a plane (`HYPER`) that move all the time."""
 OTHER_SOURCES = "The following results of streamk are of other sources than those in this directory."
+NO_LIBRARY = {baseline.split(" ")[0] for baseline in BASELINES}
 NAMES = {"Vowpal": "Vowpal Wabbit", "MOA": "CapyMOA", "streamk": "streamk's sources"}
 
 
@@ -77,7 +95,7 @@ def of_other_sources(results: Iterable[Result]) -> bool:
 def versions(results: Iterable[Result]) -> str:
     """Return the libraries and their versions."""
     peers = {(r["peer"].split(" ")[0], r["version"]) for r in results}
-    return ", ".join(f"{NAMES.get(n, n)} {v}" for n, v in sorted(peers) if n != "last") or "-"
+    return ", ".join(f"{NAMES.get(n, n)} {v}" for n, v in sorted(peers) if n not in NO_LIBRARY) or "-"
 
 
 def limit(results: Iterable[Result]) -> str:
@@ -89,14 +107,12 @@ def limit(results: Iterable[Result]) -> str:
 
 def introduction(results: list[Result]) -> str:
     """Return the introduction of the page for these results."""
-    delay, batch = (results[0]["delay"], results[0]["batch"]) if results else (0, 1)
-    late = f" Labels arrive {delay:,} events late; predictions before the first label do not count."
-    if batch > 1:
-        late = f" Batches of {batch:,} events are predicted, then learned; the first does not count."
-    option = f" --delay {delay}" if delay else f" --batch {batch}" if batch > 1 else ""
+    protocol = results[0]["protocol"] if results else PROMPT
+    option = "" if protocol == PROMPT else f" --protocol {protocol}"
     return TEXT.format(
         command="python benchmarks/board.py --older" + option,
-        late=late if option else "", budget=limit(results), versions=versions(results),
+        late=WHEN.get(protocol, WHEN[""]).format(LATE[protocol].removeprefix("labels ")),
+        budget=limit(results), versions=versions(results),
     )  # fmt: skip
 
 
@@ -105,9 +121,9 @@ def notes(results: list[Result]) -> list[str]:
     return [OTHER_SOURCES] if of_other_sources(results) else []
 
 
-def sections(results: list[Result]) -> str:
+def sections(results: list[Result], orders: Mapping[str, str]) -> str:
     """Return the tables of a selection."""
-    tables = [Tables(results, task) for task in TITLES]
+    tables = [Tables(results, task, orders) for task in TITLES]
     parts = [introduction(results), *notes(results)]
     return "\n\n".join(parts + [s for found in tables if found.streams for s in found.sections()]) + "\n"
 
@@ -133,7 +149,9 @@ def missing(planned: list[Job], results: list[Result]) -> str:
     return f"{text}\n\n{table(['learner', 'measured'], lines)}"
 
 
-def write(known: dict[str, list[Result]], planned: list[Job], docs: Path) -> list[Path]:
+def write(
+    known: dict[str, list[Result]], planned: list[Job], orders: Mapping[str, str], docs: Path
+) -> list[Path]:
     """Write the page and its pictures; return their paths.
 
     Parameters
@@ -143,20 +161,23 @@ def write(known: dict[str, list[Result]], planned: list[Job], docs: Path) -> lis
         are ``published``.
     planned
         Jobs of ordinary streams.
+    orders
+        Marks of streams (:mod:`order`).
     """
     results = known["ordinary"]
-    tables = {task: Tables(results, task) for task in TITLES}
+    tables = {task: Tables(results, task, orders) for task in TITLES}
     parts = [introduction(results), *notes(results), PICTURES]
     parts += [section for task in TITLES if tables[task].streams for section in tables[task].sections()]
     for name, rows in (("batches", published.batch_rows), ("published", published.boosted_rows)):
         text, header, lines = rows(known[name])
         parts += [text.rstrip(), *notes(known[name]), table(header, lines)]
-    long = [Tables(known["long"], task) for task in TITLES]
+    long = [Tables(known["long"], task, orders) for task in TITLES]
     if any(found.streams for found in long):
         parts += [LONG_TEXT.format(budget=limit(known["long"])), *notes(known["long"])]
     for task, found in zip(TITLES, long, strict=True):
         if found.streams:
-            parts += [f"### {TITLES[task]}, long streams", found.best(), found.everything()]
+            title = f"### {TITLES[task]}, long streams, {LATE[PROMPT]}"
+            parts += [title, found.best(), found.everything()]
     parts += ["## Not measured", missing(planned, results)]
     page = docs / "streams.md"
     page.write_text("\n\n".join(parts) + "\n")
@@ -191,6 +212,6 @@ def selections() -> dict[str, Selection]:
     by_size = published.wanted()
     return {
         "long": Selection(list(LONG), older=True, every=True),
-        "batches": Selection(by_size[published.BATCH], every=True, batch=published.BATCH),
+        "batches": Selection(by_size[published.BATCH], every=True, protocol=BATCHES),
         "published": Selection(by_size[1], every=True),
     }

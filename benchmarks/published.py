@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from contest import Setting
+from contest import BATCH, BATCHES, Setting
 from data_file import Result
 from logs import CLASSES, NUMBERS, STREAMS
 from ours import NAMES
-
-BATCH = 100
 
 
 class Published(NamedTuple):
@@ -26,7 +24,7 @@ class Published(NamedTuple):
     figures: tuple[float, ...]
 
 
-BATCHES = [  # accuracy of the best foundation model, ARF and SRP
+OF_BATCHES = [  # accuracy of the best foundation model, ARF and SRP
     Published("Elec2", "Elec2", (0.812, 0.794, 0.784)),
     Published("CoverType", "CoverType", (0.951, 0.826, 0.919)),
     Published("INSECTS abrupt", None, (0.780, 0.734, 0.737)),
@@ -48,8 +46,8 @@ BOOSTED = [  # R² of the best of six methods, means of five runs
 BATCH_TEXT = """\
 ## Batches: published figures of foundation models
 
-Papers on tabular foundation models predict 100 events, then learn them (`--batch {batch}`). The latest labels
-are then missing, so figures of streams with autocorrelated labels are lower than those event by event.
+Papers on tabular foundation models predict 100 events, then learn them (`--protocol {batches}`). The latest
+labels are then missing, so figures of streams with autocorrelated labels are lower than those event by event.
 streamk runs with `delay={delay}`, the most events by which a label is late; the first batch is not scored.
 The published figures are accuracies of `MICE/results_paper` in `amasawa/PFN-DataStream-Collections`: the best
 foundation model on a GPU, at 99 to 471 events per second, ARF and SRP. INSECTS, Poker, Rialto, Spam and
@@ -58,9 +56,9 @@ Airlines are not available here.
 BOOSTED_TEXT = """\
 ### Published figures of boosted trees
 
-R², event by event, of the best of six methods in `exp/post_hoc_new` of `nuwangunasekara/SGBR`, means of five
-runs. Their abalone is another file. They may compute R² differently: on elevators, the last target alone has
-a higher one here.
+R², event by event with prompt labels, of the best of six methods in `exp/post_hoc_new` of
+`nuwangunasekara/SGBR`, means of five runs. Their abalone is another file. They may compute R² differently: on
+elevators, the last target alone has a higher one here.
 """
 
 
@@ -68,7 +66,7 @@ def wanted() -> dict[int, list[str]]:
     """Return the streams that have published figures, by the size of batches."""
     return {
         size: [line.ours for line in lines if line.ours is not None]
-        for size, lines in ((BATCH, BATCHES), (1, BOOSTED))
+        for size, lines in ((BATCH, OF_BATCHES), (1, BOOSTED))
     }
 
 
@@ -94,10 +92,10 @@ def rows(lines: Iterable[Published], results: Iterable[Result], task: str) -> li
 
 def batch_rows(results: Iterable[Result]) -> tuple[str, list[str], list[list[str]]]:
     """Return introduction, header and lines of the table of batches."""
-    delay = Setting(memory=False, delay=0, seed=1, batch=BATCH).latest
+    delay = Setting(memory=False, seed=1, protocol=BATCHES).latest
     header = ["stream", "events", "best foundation model", "ARF", "SRP"]
     header += ["streamk, without labels", "streamk, with labels", "events/s"]
-    return BATCH_TEXT.format(batch=BATCH, delay=delay), header, rows(BATCHES, results, CLASSES)
+    return BATCH_TEXT.format(batches=BATCHES, delay=delay), header, rows(OF_BATCHES, results, CLASSES)
 
 
 def boosted_rows(results: Iterable[Result]) -> tuple[str, list[str], list[list[str]]]:

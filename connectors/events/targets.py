@@ -181,7 +181,7 @@ time (docs/limits.md)
         """Count the next targets."""
         self.events += len(targets)
         self._first += targets[: _MOST - len(self._first)]
-        if self.runs > _MOST and not self._sorted:
+        if self.runs > _MOST and not self.is_sorted:
             return
         labels = [label for label, _ in groupby(targets)]
         if self.runs and labels and labels[0] == self._last:
@@ -196,7 +196,7 @@ time (docs/limits.md)
             self._last = labels[-1]
 
     @property
-    def _sorted(self) -> bool:
+    def is_sorted(self) -> bool:
         """Whether numbers only rise or only fall, but for one step in a hundred and few in all."""
         steps, resets = self.rises + self.falls, min(self.rises, self.falls)
         return steps >= _STEPS and resets * 100 <= steps and resets <= _RESETS
@@ -218,7 +218,7 @@ time (docs/limits.md)
         """Return a warning about the order of the targets, empty if there is none."""
         if self.events < _ENOUGH:
             return ""
-        if self._sorted:
+        if self.is_sorted:
             return f"the log is sorted by its target `{name}`; {_ADVICE}"
         if self.rises + self.falls:
             return ""

@@ -5,7 +5,9 @@ import json
 import math
 import sys
 
+import arena
 import board
+import contest
 import generators
 import logs
 import measuring
@@ -20,8 +22,10 @@ from contest import Contestant, Peer, Setting
 from data_file import KEY, DataFile
 from label_columns import with_labels
 from logs import CLASSES, NUMBERS, Source, Stream
+from order import order_of
 from pareto import Point, front
 from river_linear import LinearClassifier, LinearRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import streamk
 from tests.references import late_loop
@@ -60,7 +64,7 @@ def command(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "STREAMS", tiny)
     for module in (board, page):
         monkeypatch.setattr(module, "LONG", ())
-    monkeypatch.setattr(published, "BATCHES", [published.Published("Letters", "letters", (0.9, 0.8, 0.7))])
+    monkeypatch.setattr(published, "OF_BATCHES", [published.Published("Letters", "letters", (0.9, 0.8, 0.7))])
     monkeypatch.setattr(published, "BOOSTED", [])
 
     def run(*arguments):
@@ -77,9 +81,9 @@ def table(command):
     return lambda *arguments: command("--peers", *PEERS, *arguments)
 
 
-@pytest.mark.parametrize("delay", [0, 4])
-def test_the_figures_are_those_of_a_plain_loop(table, capsys, delay):
-    table("--json", "--delay", delay)
+@pytest.mark.parametrize(("protocol", "delay"), [("prompt", 0), ("100", 100)])
+def test_the_figures_are_those_of_a_plain_loop(table, capsys, protocol, delay):
+    table("--json", "--protocol", protocol)
     results = json.loads(capsys.readouterr().out)
     found = {(r["stream"], r["peer"], r["memory"]): r for r in results}
     events, truths, targets = inputs().to_dict("records"), labels(), numbers()
@@ -104,7 +108,7 @@ def test_the_figures_are_those_of_a_plain_loop(table, capsys, delay):
     r2 = 1.0 - (errors**2).sum() / ((known - known.mean()) ** 2).sum()
     assert found["line", "river LinearRegression", False]["r2"] == pytest.approx(r2, rel=1e-4)
     assert {r["done"] for r in results} == {r["events"] for r in results} == {ROWS}
-    assert {r["delay"] for r in results} == {delay}
+    assert {r["protocol"] for r in results} == {protocol}
 
 
 def test_page_has_tables_and_pictures(table, command, tmp_path):
@@ -171,7 +175,7 @@ def test_a_peer_that_fails_is_shown_and_tried_again(table, capsys, monkeypatch):
 
 
 RESULT = {
-    "stream": "s", "peer": "p", "memory": True, "delay": 0, "batch": 1, "seed": 1, "events": 9,
+    "stream": "s", "peer": "p", "memory": True, "protocol": "prompt", "seed": 1, "events": 9,
     "version": "1", "done": 9, "accuracy": 0.5,
 }  # fmt: skip
 
@@ -180,7 +184,7 @@ def test_results_are_those_of_a_version_and_a_key(tmp_path):
     DataFile(tmp_path / "board.jsonl").put(RESULT)
     file = DataFile(tmp_path / "board.jsonl")
     assert file.get(RESULT, 1.0) == RESULT
-    changes = {"events": 8, "memory": False, "seed": 2, "delay": 1, "batch": 100, "stream": "t", "peer": "q"}
+    changes = {"events": 8, "memory": False, "seed": 2, "protocol": "100", "stream": "t", "peer": "q"}
     assert set(changes) == set(KEY)
     for name, value in changes.items():
         assert file.newest(RESULT | {name: value}) is None
@@ -247,13 +251,14 @@ class Toy(Contestant):
         return 0
 
 
-def test_batches_are_predicted_then_learned():
+def test_batches_are_predicted_then_learned(monkeypatch):
+    monkeypatch.setattr(contest, "BATCH", 3)
     targets = list("aabbabb")
     stream = Stream("s", CLASSES, pd.DataFrame({"a": np.arange(7.0)}), targets)
     toy = Toy()
     peer = Peer("toy", "none", 1, lambda stream, setting: toy)
-    result = measuring.measure(stream, peer, Setting(memory=False, delay=0, seed=1, batch=3), 60.0)
-    assert " ".join(toy.calls) == "p0 p1 p2 l0 l1 l2 p3 p4 p5 l3 l4 l5 p6 l6"
+    result = measuring.measure(stream, peer, Setting(False, 1, "batches"), 60.0)
+    assert " ".join(toy.calls) == "l0 l1 l2 p3 p4 p5 l3 l4 l5 p6 l6"
     # events 3, 4, 5 are predicted as b, the label of event 2, and event 6 as b, that of event 5
     assert result["accuracy"] == 0.75
     assert result["kappa_temporal"] == 0.0  # the last label that has arrived is the prediction
@@ -261,26 +266,90 @@ def test_batches_are_predicted_then_learned():
 
 
 def test_learners_in_batches_get_the_delay_of_the_latest_label():
-    setting = Setting(memory=False, delay=0, seed=1, batch=100)
+    setting = Setting(memory=False, seed=1, protocol="batches")
     assert setting.latest == 99
     assert setting.arrived(301)[[0, 99, 100, 199, 200, 300]].tolist() == [0, 0, 100, 100, 200, 300]
     stream = Stream("s", CLASSES, inputs(), labels())
-    assert ours.PEERS[CLASSES][0].make(stream, setting)._learner.delay == 99
+    assert ours.PEERS[CLASSES][0].make(stream, setting).learner.delay == 99
 
 
-@pytest.mark.parametrize("task", [CLASSES, NUMBERS])
-def test_batches_of_streamk_are_those_of_single_events(task):
-    stream = Stream("s", task, inputs()[:90], (labels() if task == CLASSES else numbers())[:90])
-    one, many = (ours.PEERS[task][0].make(stream, Setting(True, 0, 7, 30)) for _ in range(2))
-    events = one.prepare(stream)
-    for start in range(0, 90, 30):
-        part = slice(start, start + 30)
-        expected = Contestant.answer_batch(one, events[part], stream.targets[part])
-        found = many.answer_batch(events[part], stream.targets[part])
-        if task == CLASSES:
-            assert [*map(dict, found)] == [pytest.approx(each, abs=1e-6) for each in expected]
-        else:
-            np.testing.assert_allclose(found, expected, rtol=1e-5)
+def test_models_are_refitted_where_labels_come_in_chunks(command, capsys):
+    """Each of twenty parts is predicted by trees that are fitted to all parts before."""
+    command(
+        "--protocol", "chunks", "--only", "letters", "line", "--peers", "Hist", "majority", "mean", "--json"
+    )
+    found = {(r["stream"], r["peer"]): r for r in json.loads(capsys.readouterr().out)}
+    X, said = inputs().assign(kind=lambda X: (X["kind"] == "q") * 1.0), []
+    for start in range(30, ROWS, 30):
+        model = HistGradientBoostingClassifier(random_state=1)
+        said += model.fit(X[:start], labels()[:start]).predict(X[start : start + 30]).tolist()
+    right = np.mean(np.array(said) == labels()[30:])
+    boosted = found["letters", "scikit-learn HistGradientBoosting refitted"]
+    assert boosted["accuracy"] == pytest.approx(right, abs=0.02)  # kinds are categories here
+    assert found["letters", "majority class"]["accuracy"] < 0.7 < boosted["accuracy"]
+    assert (
+        found["line", "mean target"]["r2"]
+        < 0.05
+        < found["line", "scikit-learn HistGradientBoosting refitted"]["r2"]
+    )
+    command("--protocol", "chunks", "--only", "line", "--peers", "mean", "streamk K")
+    text = capsys.readouterr().out
+    assert "## Numbers: R², labels in 20 chunks" in text
+    assert "| coverage |" in text
+    assert "with labels" not in text.split("## Numbers")[1]
+
+
+def test_submissions_have_the_fields_that_streamarena_validates(command, monkeypatch, tmp_path):
+    theirs = {name: arena.Theirs(f"real/{name}", ROWS, 2) for name in ("letters", "line")}
+    monkeypatch.setattr(arena, "STREAMS", theirs)
+    monkeypatch.setattr(arena, "SEEDS", (1, 2))
+    command("--arena", tmp_path / "submissions")
+    files = sorted((tmp_path / "submissions").rglob("*.json"))
+    assert [path.relative_to(tmp_path / "submissions").as_posix() for path in files] == [
+        f"{name}/real__{stream}__seed{seed}.json"
+        for name, stream in (("KernelClassifier", "letters"), ("KernelRegressor", "line"))
+        for seed in (1, 2)
+    ]
+    found = [json.loads(path.read_text()) for path in files]
+    required = {
+        "task", "algorithm", "dataset", "seed", "metrics", "wallclock_s", "hyperparameters", "submission"
+    }  # fmt: skip
+    for record in found:
+        assert required <= record.keys()
+        assert record["submission"]["author"]
+        assert record["submission"]["contact_or_repo"]
+        assert all(isinstance(value, float) for value in record["metrics"].values())
+    classes, numbers = found[0]["metrics"], found[2]["metrics"]
+    assert classes.keys() == {
+        "accuracy", "kappa", "kappa_t", "kappa_m", "log_loss", "roc_auc", "pr_auc"
+    }  # fmt: skip
+    assert numbers.keys() == {"rmse", "mae", "r2"}
+    assert 80.0 < classes["accuracy"] < 100.0 > classes["kappa_m"] > 60.0
+    assert 0.9 < classes["roc_auc"] <= 1.0
+    monkeypatch.setattr(arena, "STREAMS", {"letters": arena.Theirs("real/letters", ROWS + 1, 2)})
+    with pytest.raises(ValueError, match="letters has"):
+        command("--arena", tmp_path, "--only", "letters")
+
+
+def test_orders_of_streams():
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(
+        {"a": rng.normal(size=2000), "kind": np.array(["p", "q"])[rng.integers(2, size=2000)]}
+    )
+    y = (table["a"] + 0.3 * rng.normal(size=2000)).to_numpy()
+    signs, walk = np.where(y > 0, "u", "v"), np.cumsum(y)
+
+    def mark(targets, frame=table):
+        task = NUMBERS if isinstance(targets[0], float) else CLASSES
+        return order_of(Stream("s", task, frame, list(targets)))
+
+    assert mark(y.tolist()) == mark(signs) == "static"
+    assert mark(sorted(y.tolist())) == "sorted"
+    assert mark(sorted(signs)) == "long runs, 1.00"
+    assert mark("abcd" * 500) == "in turn, 4"
+    assert mark(walk.tolist()) == ""  # numbers resemble those before
+    assert mark(signs, table.assign(a=walk)) == ""  # an input does
+    assert mark([*signs[:1000], *np.where(y > 0, "v", "u")[1000:]]) == ""  # the concept changes
 
 
 @pytest.mark.parametrize(
@@ -411,7 +480,7 @@ def test_peers_get_the_labels_that_ours_remembers(delay):
     """The columns of an event are the memory of a learner that has met the events before it."""
     targets = ["abc"[i % 3] for i in range(20)]
     stream = Stream("s", CLASSES, pd.DataFrame({"a": np.arange(20.0)}), targets)
-    columns = with_labels(stream, Setting(True, delay, 1)).frame.drop(columns="a").to_numpy()
+    columns = with_labels(stream, Setting(True, 1, str(delay))).frame.drop(columns="a").to_numpy()
     learner = streamk.KernelClassifier(features=768, seed=1)
     for t in range(20):
         np.testing.assert_allclose(columns[t], learner._codec.memory[0][[0, 1, 2, 32, 33, 34]], atol=1e-9)
@@ -423,7 +492,7 @@ def test_peers_get_the_labels_that_ours_remembers(delay):
 def test_peers_get_the_targets_that_arrived(delay):
     targets = np.random.default_rng(3).normal(100.0, 5.0, size=30).tolist()
     stream = Stream("s", NUMBERS, pd.DataFrame({"a": np.arange(30.0)}), targets)
-    columns = with_labels(stream, Setting(True, delay, 1)).frame.drop(columns="a").to_numpy()
+    columns = with_labels(stream, Setting(True, 1, str(delay))).frame.drop(columns="a").to_numpy()
     for t in range(30):
         z = [0.0, 0.0]  # the first has none before it, and the second no deviation
         z += [(targets[i] - np.mean(targets[:i])) / np.std(targets[:i]) for i in range(2, t - delay)]
@@ -444,6 +513,6 @@ def test_moa_learners_do_not_see_the_target_they_predict():
     peer = next(peer for peer in moa_peers.PEERS[NUMBERS] if "SOKNL" in peer.name)
     found = []
     for given in (stream, other):
-        model = peer.make(given, Setting(False, 0, 1))
+        model = peer.make(given, Setting(False, 1))
         found.append(model.answer(model.prepare(given), given.targets))
     assert found[0] == found[1]
