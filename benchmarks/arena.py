@@ -29,7 +29,7 @@ import streamk
 from streamk.evaluation import Contest, Results
 
 SEEDS = range(1, 11)
-CONTACT = "replace this by a contact or a repository"
+CONTACT = "to be set before it is submitted"
 NOTES = (
     "The rows are a copy of the public data with as many rows and inputs, not the file of the Hub. log_loss "
     "is without events before the first label; the positive class of pr_auc is the last of the sorted labels."

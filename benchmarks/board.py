@@ -84,11 +84,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--only", nargs="+", metavar="STREAM", choices=STREAMS, help=", ".join(STREAMS))
     found.add_argument("--peers", nargs="+", metavar="NAME", help="parts of the names of peers")
     found.add_argument("--older", action="store_true", help="also streamk's learners with settings, unranked")
-    found.add_argument("--protocol", choices=LATE, default=PROMPT, help="when labels come")
+    either = found.add_mutually_exclusive_group()
+    either.add_argument("--protocol", choices=LATE, default=PROMPT, help="when labels come")
     found.add_argument("--events", type=int, help="stop after so many events of each stream")
     found.add_argument("--budget", type=float, default=90.0, help="seconds for a peer on a stream")
     found.add_argument("--cached", action="store_true", help="measure nothing, show what the file has")
-    found.add_argument("--arena", type=Path, metavar="DIRECTORY", help="write submissions to StreamArena")
+    either.add_argument("--arena", type=Path, metavar="DIRECTORY", help="write submissions to StreamArena")
     found.add_argument("--json", action="store_true", help="print every result")
     return found
 
@@ -131,7 +132,7 @@ def submit(given: argparse.Namespace, console: Console) -> None:
     with threadpool_limits(1):
         for path in arena.write([n for n in names if n not in other], given.data, given.arena, given.events):
             console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"before you submit: set contact_or_repo, {arena.CONTACT!r} in all files", markup=False)
+    console.print("before you submit: set contact_or_repo in all files", soft_wrap=True)
 
 
 def selected(given: argparse.Namespace) -> bool:
