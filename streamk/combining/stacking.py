@@ -416,6 +416,11 @@ class Stacking(Combiner):
         return bool(self.error[1])
 
     @property
+    def mean_error(self) -> float:
+        """The mean squared error of standardised predictions; of the best expert for classes."""
+        return float(self.losses.min() if self.classes else self.error[_ERROR])
+
+    @property
     def is_robust(self) -> bool:
         """Whether targets far from their predictions are limited when they are learned."""
         return bool(self.reach[0] < np.inf)

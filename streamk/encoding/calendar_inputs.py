@@ -32,6 +32,7 @@ ELAPSED = "@elapsed"
 _OF_DAY = ("@time_of_day.sin", "@time_of_day.cos")
 _OF_DATE = ("@weekday.sin", "@weekday.cos", "@day_of_year.sin", "@day_of_year.cos", ELAPSED)
 _ENDINGS = (*_OF_DAY, *_OF_DATE)
+PERIODS = {"@time_of_day": 86_400.0, "@weekday": 604_800.0, "@day_of_year": 31_556_952.0}  # seconds
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _THURSDAY = 3  # the first of January 1970, days of the week counted from Monday

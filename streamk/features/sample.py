@@ -97,6 +97,12 @@ class EventSample:
         labels, goal, outcomes = record.labels[:count], record.goal[:, :count], record.said[:, :count]
         return Sampled(stack([rows]), labels.copy(), goal.copy(), outcomes.copy())
 
+    def latest(self, events: int) -> Places:
+        """Return the indices of the events, the last of so many learned ones first."""
+        count = len(self)
+        places: Places = ((events if count == EVENTS else count) - 1 - np.arange(count)) % max(count, 1)
+        return places
+
     def put(self, sampled: Sampled) -> None:
         """Store these events instead of all others."""
         rows, count, record = sampled.rows, len(sampled), self.record

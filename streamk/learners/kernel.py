@@ -5,6 +5,7 @@ The experts are those of :mod:`streamk.learners.mixture`.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -30,16 +31,18 @@ from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
 from streamk.features.map import FeatureMap
+from streamk.features.sample import Sampled
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, saturated_among
 from streamk.learners.regressor import Regressor
-from streamk.learners.rehearsal import Rehearsal
+from streamk.learners.rehearsal import LATE, Rehearsal
 from streamk.learners.stale import TRUSTED, StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
 from streamk.learners.summary import Summary
 from streamk.learners.tails import EARLY, look
+from streamk.learners.time_like import TimeLike
 from streamk.learners.waiting import Held, Seen
 from streamk.losses import LOGISTIC
 from streamk.parameters import check_level, check_mixture
@@ -52,6 +55,7 @@ _HORIZON = 10_000_000  # events that scales count: they follow a shift or anothe
 _OF_OTHERS, _LEFT = 0.5, 0.05
 _NO_COSINES = Binning.rule, Neighbours.rule  # not among the others
 _NOTHING = np.zeros(0)
+_COMPARED = 32  # events at least for mean errors
 _UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
 
 
@@ -100,7 +104,7 @@ class _Kernel(StreamingLearner):
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it
         self._stale = StaleExperts(count, self.classifies, logits, groups)
-        self._rehearsal = Rehearsal()
+        self._rehearsal, self._time_like = Rehearsal(), TimeLike()
         self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
@@ -118,8 +122,14 @@ class _Kernel(StreamingLearner):
             (:mod:`streamk.combining.stacking`). ``relevance`` of every input that has one, in the two blocks
             of features (:mod:`streamk.features.relevance`). ``transformed``: the names of inputs with heavy
             tails, and ``robust``: whether the learner limits errors with heavy tails
-            (:mod:`streamk.learners.tails`). ``time_like``: numbers that are no inputs while labels come late,
-            since their values never repeat (:mod:`streamk.learners.rehearsal`).
+            (:mod:`streamk.learners.tails`). ``time_like``: numbers whose values never repeat; without new
+            labels they are at their last value (:mod:`streamk.learners.time_like`), and while labels come
+            late, they are no inputs (:mod:`streamk.learners.rehearsal`). ``errors`` ``with_labels`` and
+            ``without_labels``: of predictions of recent events, and what they would be by the copies for
+            stale experts (:mod:`streamk.learners.stale`), which have not learned these events. The
+            ``measure`` is the RMSE in the target's unit; for classes the squared error of probabilities,
+            with labels that of the best expert. They are empty until the learner has about 500 events, and
+            for a frozen one; :meth:`streamk.learners.summary.Summary.warning` compares them.
             ``plot()`` draws relevance and weights, :func:`streamk.learners.summary.plot_weights` weights over
             events.
         """
@@ -134,15 +144,46 @@ class _Kernel(StreamingLearner):
         for shown, expert in zip(experts, self._experts, strict=False):
             if isinstance(expert, LeastSquares) and expert.watched:
                 shown["restarts"] = expert.restarts
-        summary = super().summary()
+        summary, time_like = (
+            super().summary(),
+            {*self._rehearsal.time_like, *self._look().last[:, 0].tolist()},
+        )
         summary |= {
             "experts": experts,
             "relevance": {} if self._map is None else self._relevance(),
             "transformed": sorted(self._codec.inputs.transforms),
             "robust": stacking.is_robust,
-            "time_like": [list(self._codec.inputs.numbers)[slot] for slot in self._rehearsal.time_like],
+            "time_like": [name for slot, name in enumerate(self._codec.inputs.numbers) if slot in time_like],
+            "errors": self._errors(),
         }
         return summary
+
+    def _errors(self) -> Json:
+        """Return the errors with labels and without new ones; none for few events."""
+        stale, sections = self._stale_experts, None if self._map is None else self._map.sections
+        if self._is_frozen or sections is None or stale.combiner.error[-1] < _COMPARED:
+            return {}
+        measure = "squared error of probabilities" if self.classifies else "RMSE"
+        unit = 1.0 if self.classifies else float(spread(self._codec.target, 0)) ** 2
+        errors = unit * self._combiner.mean_error, unit * stale.combiner.mean_error
+        count = min(int(self.events - stale.since) if stale.since >= 0.0 else 0, len(sections.sample))
+        if count >= _COMPARED:
+            last = sections.sample.events().select(sections.sample.latest(self.events)[:count])
+            errors = self._errors_of(last, errors[0])
+        shown = errors if self.classifies else [math.sqrt(error) for error in errors]
+        return {"measure": measure, "with_labels": shown[0], "without_labels": shown[1]}
+
+    def _errors_of(self, sampled: Sampled, with_labels: float) -> tuple[float, float]:
+        """Return the mean squared errors of events that the copies for stale experts have not learned."""
+        past, out = copy.deepcopy(self), np.zeros((len(sampled), self._outputs))
+        for (_, array), copied in zip(past._coefficients(), self._stale_experts.arrays, strict=True):
+            array[:] = copied
+        past.frozen()._predict_rows(self._codec.inputs.restore_values(sampled.rows), out)
+        if self.classifies:
+            out[np.arange(len(out)), sampled.goal[0].astype(int)] -= 1.0
+            return with_labels, float((out**2).sum(axis=1).mean())
+        predicted, actual = sampled.outcomes
+        return float(np.mean((predicted - actual) ** 2)), float(np.mean((out[:, 0] - actual) ** 2))
 
     def _relevance(self) -> dict[str, list[float]]:
         """Return the relevance of inputs by name; for a category whose name is not in memory, by its key."""
@@ -179,7 +220,7 @@ class _Kernel(StreamingLearner):
             return None
         labels = codec.memory[NOW].copy() if len(codec.memory) else _NOTHING
         outputs, answers = self._outputs_for(x), np.zeros((2, self._outputs))
-        if rehearsal.rehearses and stale.combiner.has_learned:
+        if rehearsal.usual >= LATE and stale.combiner.has_learned:
             assert self._handles is not None
             answers[0], rows = self._handles.out[0], rehearsal.steady(codec.inputs.encode_checked(x, False))
             self._run_stale(self._map, rows, stale.combiner.record, answers[1:])
@@ -306,7 +347,8 @@ class _Kernel(StreamingLearner):
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale, rehearsal = self._stale_experts, self._rehearsal
         rehearsal.predicted += 1
-        if not rehearsal.rehearses and (not stale.passed or stale.unlabelled(self.events) <= TRUSTED):
+        prompt = not rehearsal.rehearses and not (stale.passed and stale.unlabelled(self.events) > TRUSTED)
+        if prompt and not (self._is_frozen and len(self._look().last)):
             return super()._predict_event(x, out)
         predictions = super()._predict_batch(batch([x]), 0 if out is None else 1)
         if out is not None and predictions.size:
@@ -323,10 +365,13 @@ class _Kernel(StreamingLearner):
         if self._is_frozen:
             return np.zeros(rows)
         passed = stale.unlabelled(self.events) + first + np.arange(rows)
-        shares = stale.share(np.maximum(passed, self._rehearsal.lateness))
-        if self._rehearsal.rehearses and stale.combiner.has_learned:
-            shares = np.maximum(shares, stale.part)
-        return shares
+        return np.maximum(stale.share(np.maximum(passed, self._rehearsal.lateness)), self._usual_share)
+
+    @property
+    def _usual_share(self) -> float:
+        """The least part of the combiner of stale experts, where labels usually come late."""
+        late = self._rehearsal.usual >= LATE and self._stale_experts.combiner.has_learned
+        return self._stale_experts.part if late else 0.0
 
     def _predict_rows(
         self, rows: EncodedRows, out: Array, first: int = 0, shares: Array | None = None
@@ -335,14 +380,23 @@ class _Kernel(StreamingLearner):
         rows = self._rehearsal.steady(rows)
         if shares is None:
             shares = self._shares(len(out), first)
+        unlabelled = self._is_frozen or bool((shares > self._usual_share).any())
+        still = self._look().at_last(rows) if unlabelled else rows
+        rows = still if self._is_frozen else rows
         live = np.flatnonzero(shares < 1.0)
         if len(live):
             before = int(live[-1]) + 1
             super()._predict_rows(rows.select(slice(before)), out[:before])
         if self._map is not None and shares.any():
             by_stale = np.zeros_like(out)
-            self._run_stale(self._map, rows, self._stale_experts.combiner.record, by_stale)
+            self._run_stale(self._map, still, self._stale_experts.combiner.record, by_stale)
             out += shares[:, None] * (by_stale - out)
+
+    def _look(self) -> TimeLike:
+        """Return the time-like numbers so far."""
+        if self._map is not None and self._map.sections is not None:
+            self._time_like.look(self._map.sections.sample, self._codec.inputs, self.events)
+        return self._time_like
 
     @property
     def _stale_experts(self) -> StaleExperts:
@@ -391,11 +445,19 @@ class _Kernel(StreamingLearner):
 
     def _to_parts(self) -> tuple[Json, Arrays]:
         header, arrays = super()._to_parts()
-        return header, arrays | self._rehearsal.state_dict()
+        arrays |= self._rehearsal.state_dict()
+        sections = None if self._map is None else self._map.sections
+        if sections is not None and not len(sections.sample):  # else they follow from it
+            arrays |= self._time_like.state_dict()
+        return header, arrays
+
+    def _copied(self, header: Json, arrays: Arrays) -> Self:
+        return super()._copied(header, arrays | self._look().state_dict())
 
     def _restore_experts(self, header: Json, arrays: Arrays, closed: bool) -> None:
         super()._restore_experts(header, arrays, closed)
         inputs, rehearsal = self._codec.inputs, self._rehearsal
+        self._time_like.load_state_dict(arrays, inputs.slots, self.events)
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
         self._combiner.set_delay(self.delay or rehearsal.usual)
         if rehearsal.reservoir is not None:

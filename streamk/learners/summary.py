@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from streamk.html_tables import Bar, Cell, html_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_WORSE = 1.5  # times as large is an error with a warning
+_CALENDAR = re.compile(r"@(elapsed|(time_of_day|weekday|day_of_year)\.(sin|cos))$")
 _MOST = 20  # inputs that are shown
 _BAR = 30  # characters of the longest bar
 
@@ -47,6 +50,29 @@ class Summary(Json):
         """Return the weights of experts, that with the largest absolute value first."""
         experts = self.get("experts", [])
         return {row["expert"]: row["weight"] for row in sorted(experts, key=lambda row: -abs(row["weight"]))}
+
+    def warning(self) -> str:
+        """Return a sentence if errors without new labels exceed 1.5 times those with labels, else "".
+
+        Examples
+        --------
+        >>> errors = {"measure": "RMSE", "with_labels": 0.1, "without_labels": 0.27}
+        >>> print(Summary(errors=errors, time_like=["battery", "ts@elapsed", "ts@weekday.sin"]).warning())
+        without new labels, expect 2.7 times the error (RMSE 0.27, with labels 0.1): the model follows recent
+        events, and values of battery, ts never repeat; let it learn labels as they come, or compare a model
+        without battery, ts
+        """
+        errors = self.get("errors")
+        if not errors or errors["without_labels"] <= _WORSE * errors["with_labels"]:
+            return ""
+        worse, better = errors["without_labels"], errors["with_labels"]
+        times = f"{worse / better:.2g} times the error" if better > 0.0 else "errors"
+        names = ", ".join(sorted({_CALENDAR.sub("", name) for name in self["time_like"]}))
+        return (
+            f"without new labels, expect {times} ({errors['measure']} {worse:.3g}, with labels {better:.3g})"
+            f": the model follows recent events{f', and values of {names} never repeat' if names else ''}; "
+            f"let it learn labels as they come{f', or compare a model without {names}' if names else ''}"
+        )
 
     def plot(self) -> Figure:
         """Return a matplotlib Figure: bars of relevance and of weights (``pip install 'streamk[plots]'``).

@@ -1,0 +1,95 @@
+"""Time-like numbers: they have risen or fallen steadily since the first event.
+
+Time stamps, counters and the charge of a battery do. Experts relate such a number to the targets of recent
+events; it has had its earlier values only then, and later ones never. So where no labels come, predictions
+use its last value, and that of a calendar input that has not been through its circle, as the day of the year
+in the first year. With prompt labels nothing changes.
+
+A number with a constant slope is uniform: if its deviation is ``σ``, its range is ``√12 σ``, and its last
+value is half of that from the mean. A number is time-like if both hold roughly, with the slope in the last
+1,024 events and the deviation in all of them, and if it is correlated with time in the former. Measurements
+with seasons that repeat fail the first, and codes the second.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from streamk.arrays import Array, Arrays, typed
+from streamk.encoding.calendar_inputs import ELAPSED, PERIODS
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.rows import LARGEST, UNSCALED, EncodedRows
+from streamk.encoding.scaling import MEAN, spread
+from streamk.features.sample import WIDTH, EventSample
+
+_COMPARED, _FEWEST = 64, 32  # events of the sample, and values of a number
+_LINEAR = 0.9  # correlation with time
+_LEAST, _MOST = 0.75, 1.35  # slope and last value, relative to those of a constant slope
+
+
+class TimeLike:
+    """The time-like numbers of a learner.
+
+    Attributes
+    ----------
+    last
+        Their slots and last values, ``(n, 2)``, when :meth:`look` was called.
+    """
+
+    def __init__(self) -> None:
+        self.last: Array = np.zeros((0, 2))
+        self._events = -1
+
+    def look(self, sample: EventSample, inputs: Inputs, events: int) -> None:
+        """Find time-like numbers after so many events, in a sample of the last ones."""
+        if events != self._events:
+            self._events, values = events, _last_values(sample, inputs, events)
+            self.last = np.array([*values.items()]).reshape(-1, 2)
+
+    def at_last(self, rows: EncodedRows) -> EncodedRows:
+        """Return rows whose time-like numbers have their last values."""
+        if not len(self.last):
+            return rows
+        values, slots = rows.values.copy(), np.broadcast_to(rows.slots, rows.values.shape)
+        for slot, value in self.last:
+            values[slots == slot] = value
+        return EncodedRows(rows.slots, rows.keys, values)
+
+    def state_dict(self) -> Arrays:
+        """Return the array to store in a model file, if there are time-like numbers."""
+        return {"time_like.last": self.last} if len(self.last) else {}
+
+    def load_state_dict(self, arrays: Arrays, slots: int, events: int) -> None:
+        """Load the array of a model file with so many slots; raise a ValueError if it is impossible."""
+        if "time_like.last" in arrays:
+            last = typed(arrays, "time_like.last", np.float64, (len(arrays["time_like.last"]), 2))
+            if not (np.isin(last[:, 0], np.arange(slots)) & (abs(last[:, 1]) <= LARGEST)).all():
+                raise ValueError("its last values of time-like numbers are impossible")
+            self.last, self._events = last.copy(), events
+
+
+def _last_values(sample: EventSample, inputs: Inputs, events: int) -> dict[int, float]:
+    """Return the last values of time-like numbers, by slot."""
+    record, ago = sample.record, np.arange(0, len(sample), max(len(sample) // _COMPARED, 1))
+    at = sample.latest(events)[ago]
+    slots = np.where(np.arange(WIDTH) < record.counts[at, None], record.slots[at], UNSCALED)
+    values, names, steady = record.values[at], list(inputs.numbers), dict[int, float]()
+    latest = dict(zip(slots[:1].ravel().tolist(), values[:1].ravel().tolist(), strict=True))
+    for slot, last in latest.items():
+        rows, columns = np.nonzero(slots == slot)
+        if slot < 0 or len(rows) < _FEWEST or names[slot] in inputs.transforms:
+            continue
+        width = math.sqrt(12.0) * float(spread(inputs.statistics, slot))
+        (times, both), (_, squares) = np.cov(-ago[rows], values[rows, columns])
+        slope = events * both / times
+        moved = math.copysign(2.0, slope) * (last - inputs.statistics[slot, MEAN])
+        is_linear = both * both > _LINEAR**2 * times * squares
+        if is_linear and _LEAST * width < min(abs(slope), moved) <= max(abs(slope), moved) < _MOST * width:
+            field, steady[slot] = names[slot].removesuffix(ELAPSED), last
+            if field != names[slot]:
+                parts = [f"{field}{part}" for part, period in PERIODS.items() if width < period]
+                circles = [inputs.numbers.get(part + axis, -1) for part in parts for axis in (".sin", ".cos")]
+                steady |= {slot: latest[slot] for slot in circles if slot in latest and slot >= 0}
+    return steady
