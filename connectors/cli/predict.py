@@ -25,6 +25,7 @@ from connectors.cli.reading import (
     Strict,
     Target,
     print_line,
+    print_lines,
     with_format_options,
 )
 from connectors.events.batches import EXAMPLES, RecordBatch
@@ -62,7 +63,7 @@ def predict_command(
     """Predict every record of a log with a saved model, and score those that have a target.
 
     Fields are read by the types with which the model was trained. The model is frozen: it predicts as
-    where no new labels come.
+    where no new labels come, and a warning is printed if that is much worse than with labels.
     """
     console = Console(stderr=True)
     with exits(), usage():
@@ -73,7 +74,8 @@ def predict_command(
         format = with_stored(reading.format(target), loaded.stored)
         log = ReplayLog(files, format.unlabelled(), strict=strict)
         log.learned = LearnedFields.of([loaded], format.target)
-        scorer, noted = LogScorer(loaded.learner, log), 0
+        scorer, noted, warning = LogScorer(loaded.learner, log), 0, loaded.learner.summary().warning()
+        print_lines(console, [warning])
         predictions = scorer.rows()
         first = next(predictions, [])  # a log that cannot be predicted leaves the output as it is
         with _writing(output, scorer) as write, Progress(console=console, transient=True) as bar:
@@ -90,7 +92,7 @@ def predict_command(
         account = Account(scorer.predicted, skipped, 0, example, log.misfits, types, log.broken.cut)
         if as_json:
             counts = {"predicted": scorer.predicted, "scored": scorer.scored, "metrics": metrics}
-            typer.echo(json.dumps({**counts, **account.fields()}))
+            typer.echo(json.dumps({**counts, "warning": warning, **account.fields()}))
         else:
             console.print(f"predicted {scorer.predicted:,} records", highlight=False)
             if metrics:

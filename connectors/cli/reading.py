@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,10 +16,12 @@ from rich.text import Text
 
 from connectors.contract.records import Log
 from connectors.events.decoding import EventFormat, Misfits
+from connectors.events.model_files import Stored, save
 from connectors.events.schema import TYPES, check_type
 from connectors.events.values import MISSING, Fields
 from connectors.replay.progress import Replay
 from streamk.arrays import Json
+from streamk.learners.learner import Learner
 
 _TOLERATED = 0.01  # share of rows
 
@@ -214,3 +217,9 @@ def account_of(run: Replay, log: Log) -> Account:
     skipped = run.refused + log.unreadable
     events = run.events + run.contest.unscored
     return Account(events, skipped, log.unlabelled, example, log.misfits, log.format.types, log.cut)
+
+
+def save_model(learner: Learner, path: Path, stored: Stored | None, console: Console) -> None:
+    """Save a model and print its size; warn if its errors without new labels are larger."""
+    print_line(console, f"saved to {path}: {save(learner, path, stored):,} bytes")
+    print_lines(Console(stderr=True), [learner.summary().warning()])

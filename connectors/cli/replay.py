@@ -23,12 +23,12 @@ from connectors.cli.reading import (
     account_of,
     print_line,
     print_lines,
+    save_model,
     with_format_options,
 )
 from connectors.contract.records import Log
 from connectors.events.learners import DEFAULT, LEARNERS, read_parameter
 from connectors.events.model_files import LearnedFields, ModelFile, load, merged, task_of, with_stored
-from connectors.events.model_files import save as save_model
 from connectors.events.names import SEED, seed_line
 from connectors.replay import report
 from connectors.replay.contenders import NONE, QUICK, REFIT, baselines, check_name, model_file, settings_of
@@ -196,9 +196,7 @@ def replay_command(
             else:
                 report.summary(run, console)
             if save is not None:
-                console.print(
-                    f"saved to {save}: {_save(run, save, log):,} bytes", soft_wrap=True, highlight=False
-                )
+                save_model(_model(run), save, log.stored(), console)
             if report_to is not None:  # at the end: a full disk then loses nothing else
                 with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
                     write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": seed, **account.fields()})
@@ -266,11 +264,11 @@ def _showing(
     return nullcontext(lambda run: None) if as_json else report.lines(console)
 
 
-def _save(run: Replay, path: Path, log: Log) -> int:
+def _model(run: Replay) -> Learner:
     model = run.learner
     model = getattr(getattr(model, "subject", model), "learner", model)
     assert isinstance(model, Learner)
-    return save_model(model, path, log.stored())
+    return model
 
 
 def _fields(run: Replay) -> Json:

@@ -26,11 +26,11 @@ from connectors.cli.reading import (
     Strict,
     Target,
     print_lines,
+    save_model,
     with_format_options,
 )
 from connectors.contract.errors import STUCK, Failure
 from connectors.events.learners import DEFAULT, LEARNERS, build
-from connectors.events.model_files import save as save_model
 from connectors.events.model_files import stored_of
 from connectors.events.names import seed_line
 from connectors.events.targets import decide_task
@@ -154,8 +154,7 @@ def train_command(
                 _summary(trained, len(parts), console)
                 print_lines(console, account.lines())
             if save is not None:
-                size = save_model(trained.learner, save, stored)
-                console.print(f"saved to {save}: {size:,} bytes", soft_wrap=True, highlight=False)
+                save_model(trained.learner, save, stored, console)
             account.check(errors, allow_skipped)
         except WorkersDiedError as error:
             raise Failure(STUCK, str(error)) from None

@@ -189,3 +189,23 @@ def test_the_task_is_announced_before_the_first_event(tmp_path):
     )
     assert sentence in done.stderr
     assert sentence not in done.stdout
+
+
+def test_a_model_that_needs_labels_is_saved_and_used_with_a_warning(tmp_path):
+    rng, level, rows = random.Random(4), 0.0, {"follows": ["a,y"], "explains": ["a,y"]}
+    for _ in range(1500):
+        level += rng.gauss(0.0, 1.0)
+        a = rng.gauss(0.0, 1.0)
+        rows["follows"].append(f"{a},{level}")
+        rows["explains"].append(f"{a},{a + rng.gauss(0.0, 0.5)}")
+    for name, lines in rows.items():
+        log, model = tmp_path / f"{name}.csv", tmp_path / f"{name}.streamk"
+        log.write_text("\n".join(lines) + "\n")
+        saved = run("replay", log, "--target", "y", "--save", model, "--no-baseline", "--set", "features=768")
+        done = run("predict", model, log, "-o", tmp_path / "p.csv", "--json")
+        warning = json.loads(done.stdout)["warning"]
+        assert ("without new labels, expect " in saved.stderr) == (name == "follows")
+        assert warning.startswith("without new labels, expect ") == (name == "follows")
+        assert warning in done.stderr
+    trained = run("train", tmp_path / "follows.csv", "--target", "y", "--save", model, "--shards", "1")
+    assert "without new labels, expect " in trained.stderr
