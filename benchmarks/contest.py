@@ -63,8 +63,8 @@ class Setting:
 
     @property
     def latest(self) -> int:
-        """The most events by which a label is late, where a learner gets this number."""
-        return BATCH - 1 if self.protocol == BATCHES else self.delay
+        """The most events by which a label is late, for the parameter of learners; only for batches."""
+        return BATCH - 1 if self.protocol == BATCHES else 0
 
     def late(self, events: int) -> LabelDelay | None:
         """Return when the labels of a stream come; None for before the next event."""

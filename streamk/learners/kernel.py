@@ -105,6 +105,7 @@ class _Kernel(StreamingLearner):
             self._codec.target = target  # an expert of logarithms refers to it
         self._stale = StaleExperts(count, self.classifies, logits, groups)
         self._rehearsal, self._time_like = Rehearsal(), TimeLike()
+        self._both = -1, np.zeros((2, 0))  # number of an encoding, and predictions by both combiners
         self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
@@ -219,12 +220,27 @@ class _Kernel(StreamingLearner):
         if self._map is None or rehearsal.lateness:
             return None
         labels = codec.memory[NOW].copy() if len(codec.memory) else _NOTHING
-        outputs, answers = self._outputs_for(x), np.zeros((2, self._outputs))
-        if rehearsal.usual >= LATE and stale.combiner.has_learned:
+        outputs, weights = (
+            self._outputs_for(x),
+            self._at_prediction.snapshot(self.events, self._combiner.live),
+        )
+        answers = self._answers(x) if self._answers_by_both else np.zeros((2, self._outputs))
+        return Seen(labels, outputs, answers, weights)
+
+    def _answers(self, x: Event) -> Array:
+        """Return the predictions ``(2, K)`` of an event, perhaps the last one, by both combiners."""
+        made, inputs = self._map, self._codec.inputs
+        number, answers = self._both
+        if number != inputs.encoded or answers.shape[1] != self._outputs:
+            super()._predict_event(x)
+            assert made is not None
             assert self._handles is not None
-            answers[0], rows = self._handles.out[0], rehearsal.steady(codec.inputs.encode_checked(x, False))
-            self._run_stale(self._map, rows, stale.combiner.record, answers[1:])
-        return Seen(labels, outputs, answers, self._at_prediction.snapshot(self.events, self._combiner.live))
+            answers = np.array([self._handles.out[0], np.zeros(self._outputs)])
+            self._run_stale(
+                made, inputs.encode_checked(x, False), self._stale_experts.combiner.record, answers[1:]
+            )
+            self._both = inputs.encoded, answers
+        return answers
 
     def _tell(self, held: Held, y: object, w: float) -> None:
         rehearsal, before = self._rehearsal, self.events
@@ -350,6 +366,10 @@ class _Kernel(StreamingLearner):
         prompt = not rehearsal.rehearses and not (stale.passed and stale.unlabelled(self.events) > TRUSTED)
         if prompt and not (self._is_frozen and len(self._look().last)):
             return super()._predict_event(x, out)
+        if self._answers_by_both and out is None and self._shares(1)[0] == stale.part:
+            first, second = self._answers(x)
+            between: Array = first + stale.part * (second - first)
+            return between
         predictions = super()._predict_batch(batch([x]), 0 if out is None else 1)
         if out is not None and predictions.size:
             out[:] = predictions
@@ -370,8 +390,12 @@ class _Kernel(StreamingLearner):
     @property
     def _usual_share(self) -> float:
         """The least part of the combiner of stale experts, where labels usually come late."""
-        late = self._rehearsal.usual >= LATE and self._stale_experts.combiner.has_learned
-        return self._stale_experts.part if late else 0.0
+        return self._stale_experts.part if self._answers_by_both else 0.0
+
+    @property
+    def _answers_by_both(self) -> bool:
+        """Whether labels usually come late, one by one, so that predictions are by both combiners."""
+        return self._rehearsal.usual >= LATE and self._stale_experts.combiner.has_learned
 
     def _predict_rows(
         self, rows: EncodedRows, out: Array, first: int = 0, shares: Array | None = None

@@ -50,7 +50,7 @@ from streamk.handles import Handle, make_handle, unowned
 from streamk.learners.stale import is_drawn
 from streamk.vector.lanes import LANES, aligned
 
-_MOST_WIDTHS = 64
+_MOST_WIDTHS, _MOST_FREE = 64, 4  # of rows; of tiles
 DONE, OVERFLOWED, TOO_SMALL = -1, -2, -3
 
 
@@ -75,7 +75,7 @@ class Scratch:
     def __init__(self, e: FeatureMap, experts: int, outputs: int, combiner: Combiner) -> None:
         self._map, self._experts, self._outputs, self._combiner = e, experts, outputs, combiner
         self._of_row: dict[int, Handle] = {}
-        self._width, self._free = -1, list[Handle]()
+        self._free: dict[int, list[Handle]] = {}  # by width
 
     def of_row(self, width: int) -> Handle:
         """Return the arrays for single rows of so many inputs."""
@@ -88,17 +88,16 @@ class Scratch:
 
     def take(self, width: int) -> Handle:
         """Return arrays for tiles of rows of so many inputs, which no other thread has."""
-        if width != self._width:
-            self._width, self._free = width, []
         try:
-            return self._free.pop()
-        except IndexError:
+            return self._free[width].pop()
+        except LookupError:
             return self._make(LANES, width)
 
     def put_back(self, width: int, handle: Handle) -> None:
         """Keep arrays for the next call."""
-        if width == self._width:
-            self._free.append(handle)
+        if width not in self._free and len(self._free) >= _MOST_FREE:
+            self._free = {}
+        self._free.setdefault(width, []).append(handle)
 
     def _make(self, rows: int, width: int) -> Handle:
         return make_handle((self.arrays(rows, width), self.arrays(1, width)))
