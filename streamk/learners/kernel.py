@@ -231,7 +231,10 @@ class _Kernel(StreamingLearner):
         """Return the predictions ``(2, K)`` of an event, perhaps the last one, by both combiners."""
         made, inputs = self._map, self._codec.inputs
         number, answers = self._both
-        if number != inputs.encoded or answers.shape[1] != self._outputs:
+        predicted = (
+            None if self._handles is None else self._handles.predicted
+        )  # None once anything is learned
+        if number != inputs.encoded or number != predicted:
             super()._predict_event(x)
             assert made is not None
             assert self._handles is not None

@@ -173,7 +173,8 @@ def test_whatever_comes_they_are_finite_and_can_be_kept(pairs, level):
 
 
 def test_a_late_target_is_compared_with_the_interval_of_prediction_time():
-    made, asked = Intervals(9), Intervals(9)
+    made, asked = Intervals(), Intervals()
+    made.set_delay(9)
     asked.offsets *= 0.2
     asked.errors[1] *= 4.0  # σ
     learn_late(made.record, asked.record, 0.0, 2.0)
@@ -187,7 +188,8 @@ def test_a_late_target_is_compared_with_the_interval_of_prediction_time():
 def test_late_targets_do_not_make_them_swing(delay):
     """With the steps of targets that come at once, offsets go tens of units to either side."""
     aims = 4.0 * np.random.default_rng(8).normal(size=8 * delay + 2000)
-    made = Intervals(delay)
+    made = Intervals()
+    made.set_delay(delay)
     past, inside = [(made.offsets.copy(), made.errors.copy())] * (delay + 1), []
     for n, aim in enumerate(aims):
         offsets, errors = past[n]

@@ -8,6 +8,7 @@ import pytest
 
 import streamk
 from streamk.learners.loading import loads
+from streamk.learners.stale import StaleExperts
 from streamk.learners.waiting import Seen, Waiting
 from tests.laws.subjects import LEARNERS, build, events, subjects
 
@@ -254,3 +255,80 @@ def test_how_late_labels_usually_are():
         learner.tell_one(number, y)
     assert learner._rehearsal.usual == 0
     assert learner._combiner.pace == 1.0
+
+
+@pytest.mark.parametrize(("cls", "extra"), KERNEL)
+def test_an_event_that_comes_again_is_predicted_anew(cls, extra):
+    """Its values are the same objects as those of the event that was learned since."""
+    pairs = events(400, classifies=cls.classifies)
+    learner = made(cls, extra)
+    with_late_labels(learner, pairs, 90)
+    x, y = pairs[-1]
+    for key in range(1000, 1010):
+        answer = learner.ask_one(key, x)
+        assert answer == learner.predict_one(x) == loads(learner.to_bytes()).predict_one(x)
+        learner.tell_one(key, y)
+    assert learner._answers_by_both
+
+
+@pytest.mark.parametrize("part", ["memory", "outputs", "weights"])
+@pytest.mark.parametrize("cls", [streamk.KernelClassifier, streamk.KernelRegressor])
+def test_what_was_seen_is_what_is_learned_from(cls, part):
+    pairs = events(120, classifies=cls.classifies)
+    one, other = made(cls, {}), made(cls, {})
+    for learner in one, other:
+        with_late_labels(learner, pairs, 5)
+    held = other._waiting.held[117]
+    value = getattr(held.seen, part)
+    changed = [array + 0.25 for array in value] if part == "weights" else value + 0.25
+    other._waiting.held[117] = held._replace(seen=held.seen._replace(**{part: changed}))
+    for learner in one, other:
+        learner.tell_one(117, pairs[117][1])
+        for key in learner.waiting:
+            learner.tell_one(key, None)
+    assert one.to_bytes() != other.to_bytes()
+
+
+def test_outputs_of_a_block_that_restarts_are_those_of_other_events():
+    waiting, rng = Waiting(), np.random.default_rng(0)
+    outputs = [rng.normal(size=(3, 2 if number < 2 else 3)).astype(np.float32) for number in range(5)]
+    for number, one in enumerate(outputs):
+        seen = Seen(np.zeros(0), one.copy(), np.zeros((2, one.shape[1])), [])
+        waiting.hold(number, {}, 0, seen if number != 4 else None)
+    waiting.exchange([2])
+    for number, other in enumerate([2, 3, 0, 1]):
+        after, before = waiting.held[number].seen.outputs, outputs[number]
+        assert (after[:2] == before[:2]).all()
+        assert (after[2, :2] == outputs[other][2, :2]).all()
+    assert waiting.held[2].seen.outputs[2, 2] == 0.0
+
+
+def test_the_part_of_both_combiners_is_that_of_least_squares():
+    stale, rng = StaleExperts(2, False, [False, False]), np.random.default_rng(1)
+    assert stale.part == 0.5
+    both = rng.normal(size=(4000, 2))
+    targets = both @ [0.7, 0.3] + 0.1 * rng.normal(size=4000)
+    for answers, target in zip(both, targets, strict=True):
+        stale.label_of(answers[:, None], np.array([target]))
+    assert stale.part == pytest.approx(0.3, abs=0.02)
+    for answers, _ in zip(both, targets, strict=True):
+        stale.label_of(answers[:, None], answers[:1] - 5.0 * (answers[1] - answers[0]))
+    assert stale.part == 0.0
+
+
+def test_the_decision_is_that_of_the_errors_at_that_distance():
+    """A level that falls with the clock: experts that follow it are wrong about events 300 later."""
+    rng = np.random.default_rng(2)
+    level = np.cumsum(rng.normal(size=5000)) * 0.3
+    pairs = [({"a": float(a)}, float(a + b)) for a, b in zip(rng.normal(size=5000), level, strict=True)]
+    learner, simple = (streamk.KernelRegressor(features=768, seed=1) for _ in range(2))
+    answers = np.array(with_late_labels(learner, pairs, 300))
+    plain = []
+    for number, (x, _) in enumerate(pairs):
+        plain.append(simple.predict_one(x))
+        if number >= 300:
+            simple.learn_one(*pairs[number - 300])
+    targets = np.array([y for _, y in pairs])
+    errors = [np.mean((found[2000:] - targets[2000:]) ** 2) for found in (answers, np.array(plain))]
+    last = np.mean((targets[1700:-300] - targets[2000:]) ** 2)
+    assert errors[0] < min(0.97 * errors[1], last)
