@@ -163,7 +163,9 @@ class Rehearsal:
         assert reservoir is not None
         seen.add(rows)
         self._observe(rows)
-        rows, count, before = self.steady(self._known.known(rows)), goal.shape[1], reservoir.seen
+        if self.lateness:  # labels that come one by one make new values known again and again
+            rows = self.steady(self._known.known(rows))
+        count, before = goal.shape[1], reservoir.seen
         held = np.minimum(before + np.arange(count), reservoir.most)  # before each event
         keys = block_keys((reservoir.seed ^ _DRAWS) + before * GOLDEN64 & MASK64, count)
         draws = (keys % np.maximum(held, 1).astype(np.uint64)).astype(np.intp)

@@ -173,13 +173,13 @@ def test_whatever_comes_they_are_finite_and_can_be_kept(pairs, level):
 
 
 def test_a_late_target_is_compared_with_the_interval_of_prediction_time():
-    made, asked = Intervals(), Intervals()
+    made, before = Intervals(), Intervals()
     made.set_delay(9)
-    asked.offsets *= 0.2
-    asked.errors[1] *= 4.0  # σ
-    learn_late(made.record, asked.record, 0.0, 2.0)
+    before.offsets *= 0.2
+    before.errors[1] *= 4.0  # σ
+    learn_late(made.record, before.record, 0.0, 2.0)
     for side, error in enumerate((-0.5, 0.5)):
-        moved = ((error > asked.offsets[side]) - np.array(TAILS)) / 29
+        moved = ((error > before.offsets[side]) - np.array(TAILS)) / 29
         np.testing.assert_allclose(made.offsets[side], Intervals().offsets[side] + moved)
     assert made.errors[1, -1] == pytest.approx(1.0 + 2.0 - 1.0 / 200)
 

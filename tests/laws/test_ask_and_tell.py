@@ -110,7 +110,7 @@ def test_labels_that_come_together_in_any_order(cls, extra):
 
 
 class Reference:
-    """A learner that keeps a copy of itself for every event that it is asked about."""
+    """A learner that keeps a copy of itself for every event that waits."""
 
     def __init__(self, learner):
         self.learner, self.copies, self.keys = learner, {}, []
@@ -314,3 +314,15 @@ def test_the_part_of_both_combiners_is_that_of_least_squares():
     for answers, _ in zip(both, targets, strict=True):
         stale.label_of(answers[:, None], answers[:1] - 5.0 * (answers[1] - answers[0]))
     assert stale.part == 0.0
+
+
+def test_categories_are_learned_where_labels_come_late():
+    """The label is that of the shop, which the sample of earlier events must have, too."""
+    rng = np.random.default_rng(0)
+    shops = [f"shop {k}" for k in rng.integers(12, size=3000)]
+    pairs = [({"shop": shop, "noise": float(rng.normal())}, f"class {int(shop[5:]) % 3}") for shop in shops]
+    learner = streamk.KernelClassifier(features=768, seed=1, label_memory=False)
+    answers = with_late_labels(learner, pairs, 200)
+    right = [answer == y for answer, (_, y) in zip(answers, pairs, strict=True)]
+    assert learner._rehearsal.rehearses
+    assert np.mean(right[1000:]) > 0.98
