@@ -258,7 +258,7 @@ def test_how_late_labels_usually_are():
 
 
 @pytest.mark.parametrize(("cls", "extra"), KERNEL)
-def test_an_event_that_comes_again_is_predicted_anew(cls, extra):
+def test_an_event_that_comes_again_is_predicted_again(cls, extra):
     """Its values are the same objects as those of the event that was learned since."""
     pairs = events(400, classifies=cls.classifies)
     learner = made(cls, extra)
