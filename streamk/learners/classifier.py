@@ -94,39 +94,6 @@ class Classifier(Learner, base.MiniBatchClassifier):
         probabilities: list[float] = out.tolist()  # faster than ``argmax`` for a few classes
         return self._labels.values[probabilities.index(max(probabilities))]
 
-    def ask_one(self, key: Hashable, x: Event) -> Label | None:
-        """Return what :meth:`predict_one` does, and let the event wait under a key for :meth:`tell_one`.
-
-        Where labels come late, ``Kernel…`` learners then learn the event as they predicted it
-        (:mod:`streamk.learners.waiting`).
-
-        Parameters
-        ----------
-        key
-            A string or a whole number, of no event that waits.
-        x
-            As for :meth:`learn_one`.
-
-        Raises
-        ------
-        ValueError
-            If an event waits under this key, or the key or a value cannot be taken; nothing changes.
-
-        Examples
-        --------
-        >>> import streamk
-        >>> learner = streamk.KernelClassifier(seed=7)
-        >>> learner.ask_one("order 1", {"amount": 3.0}), learner.ask_one("order 2", {"amount": 4.0})
-        (None, None)
-        >>> learner.tell_one("order 2", "fine")
-        >>> learner.waiting
-        ['order 1']
-        """
-        self._waiting.check(key)
-        answer = self.predict_one(x)
-        self._hold(key, x)
-        return answer
-
     def ask_proba_one(self, key: Hashable, x: Event) -> dict[Label, float]:
         """Return what :meth:`predict_proba_one` does, and let the event wait, as :meth:`ask_one` does."""
         self._waiting.check(key)

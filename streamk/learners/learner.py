@@ -18,7 +18,7 @@ from streamk.arrays import Array, Arrays, Json, Pickled
 from streamk.encoding.batches import Batch, portions
 from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
-from streamk.encoding.labels import plain
+from streamk.encoding.labels import Label, plain
 from streamk.encoding.rows import slices
 from streamk.encoding.targets import check_weights, targets
 from streamk.handles import make_handle
@@ -96,6 +96,39 @@ class Learner(Pickled, base.Estimator):
         """The keys of the events that wait for their labels, the oldest first."""
         return list(self._waiting.held)
 
+    def ask_one(self, key: Hashable, x: Event) -> Label | float | None:
+        """Return what ``predict_one`` does, and let the event wait under a key for :meth:`tell_one`.
+
+        Where labels come late, ``Kernel…`` learners then learn the event as they predicted it
+        (:mod:`streamk.learners.waiting`).
+
+        Parameters
+        ----------
+        key
+            A string or a whole number, of no event that waits.
+        x
+            As for ``learn_one``.
+
+        Raises
+        ------
+        ValueError
+            If an event waits under this key, or the key or a value cannot be taken; nothing changes.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> learner = streamk.KernelClassifier(seed=7)
+        >>> learner.ask_one("order 1", {"amount": 3.0}), learner.ask_one("order 2", {"amount": 4.0})
+        (None, None)
+        >>> learner.tell_one("order 2", "fine")
+        >>> learner.waiting
+        ['order 1']
+        """
+        self._waiting.check(key)
+        answer = self.predict_one(x)
+        self._hold(key, x)
+        return answer
+
     def tell_one(self, key: Hashable, y: object, w: float = 1.0) -> None:
         """Learn the event that waits under a key, whose label has come.
 
@@ -155,6 +188,10 @@ class Learner(Pickled, base.Estimator):
     @abstractmethod
     def _check_targets(self, values: Sequence[object], weights: Sequence[float]) -> Sequence[object]:
         """Return targets as learners take them; raise the ValueError of the first that they cannot take."""
+
+    @abstractmethod
+    def predict_one(self, x: Event) -> Label | float | None:
+        """Return the prediction of one event."""
 
     @abstractmethod
     def learn_one(self, x: Event, y: Any, w: float = 1.0) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import overload
 
 import numpy as np
@@ -61,39 +61,6 @@ class Regressor(Learner, base.MiniBatchRegressor):
         """Return the predicted target in its units; 0.0 before any learning."""
         out = self._predict_event(x)
         return 0.0 if out is None else float(out[0])
-
-    def ask_one(self, key: Hashable, x: Event) -> float:
-        """Return what :meth:`predict_one` does, and let the event wait under a key for :meth:`tell_one`.
-
-        Where targets come late, ``Kernel…`` learners then learn the event as they predicted it
-        (:mod:`streamk.learners.waiting`).
-
-        Parameters
-        ----------
-        key
-            A string or a whole number, of no event that waits.
-        x
-            As for :meth:`learn_one`.
-
-        Raises
-        ------
-        ValueError
-            If an event waits under this key, or the key or a value cannot be taken; nothing changes.
-
-        Examples
-        --------
-        >>> import streamk
-        >>> learner = streamk.KernelRegressor(seed=7)
-        >>> learner.ask_one("trip 1", {"km": 3.0}), learner.ask_one("trip 2", {"km": 4.0})
-        (0.0, 0.0)
-        >>> learner.tell_one("trip 2", 12.5)
-        >>> learner.waiting
-        ['trip 1']
-        """
-        self._waiting.check(key)
-        answer = self.predict_one(x)
-        self._hold(key, x)
-        return answer
 
     @overload
     def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> Array: ...
