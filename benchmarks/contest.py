@@ -61,11 +61,6 @@ class Setting:
         """How many events late each label comes; 0 in chunks and batches."""
         return int(self.protocol) if self.protocol.isdigit() else 0
 
-    @property
-    def latest(self) -> int:
-        """The most events by which a label is late, for the parameter of learners; only for batches."""
-        return BATCH - 1 if self.protocol == BATCHES else 0
-
     def late(self, events: int) -> LabelDelay | None:
         """Return when the labels of a stream come; None for before the next event."""
         if self.protocol == BATCHES:

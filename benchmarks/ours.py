@@ -62,7 +62,7 @@ class Ours(LearnerAdapter, Contestant):
 
 
 def _kernel(stream: Stream, setting: Setting) -> Contestant:
-    return Ours(stream, "Kernel", label_memory=setting.memory, delay=setting.latest, seed=setting.seed)
+    return Ours(stream, "Kernel", label_memory=setting.memory, seed=setting.seed)
 
 
 def _older(family: str, cost: float) -> Peer:

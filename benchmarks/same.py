@@ -29,7 +29,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "average": {"average": True},
     "laplacian": {"kernel": "laplacian"},
     "memory": {"memory": 300},
-    "delay": {"delay": 3},
     "margin": {"loss": "margin"},
     "huber": {"loss": "huber"},
     "without relevance": {"relevance": False},

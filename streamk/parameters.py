@@ -81,7 +81,6 @@ def check_mixture(values: Json, parts: int) -> None:
         ("label_memory", values["label_memory"], _flag(values["label_memory"]), "True or False"),
         ("relevance", values["relevance"], _flag(values["relevance"]), "True or False"),
         *((name, values[name], _flag(values[name]), "True or False") for name in _EXPERTS if name in values),
-        ("delay", values["delay"], _whole(values["delay"], 0, 2**24), "a whole number below 2**24"),
         _seed(seed),
     )
 

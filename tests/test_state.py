@@ -147,10 +147,9 @@ def test_copies_are_stored_with_their_field():
 
 
 def learned(cls):
-    """A learner after some events, by a pass that opens blocks, copies parameters and fills samples."""
+    """A learner after some events, by a pass that opens blocks, copies coefficients and fills samples."""
     rng = np.random.default_rng(3)
-    settings = {"delay": 4} if cls.__name__.startswith("Kernel") else {}
-    learner = cls(seed=3, **settings)
+    learner = cls(seed=3)
     xs = [{"a": a, "b": b, "c": "xyz"[k % 3]} for k, (a, b) in enumerate(rng.normal(size=(300, 2)))]
     ys = [x["a"] + 2.0 * (x["c"] == "x") for x in xs]
     learner.learn_many(xs, [str(y > 0.7) for y in ys] if learner.classifies else ys)

@@ -59,10 +59,11 @@ def digest_of(training: Mapping[str, object]) -> str:
 def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
     """Return the settings that differ, in the order of their keys.
 
-    Parameters that the version before did not have are no change: the model has a value for each of them
-    (:mod:`streamk.model_file`), with which the settings must agree first.
+    Parameters that only one of the two versions has are no change: the model has a value for each of those
+    of this version (:mod:`streamk.learners.loading`), with which the settings must agree first.
     """
-    keys = sorted(before.keys() | {key for key in now if key in before or not key.startswith(_PARAMETER)})
+    in_both = before.keys() & now.keys()
+    keys = sorted(in_both | {key for key in before.keys() | now.keys() if not key.startswith(_PARAMETER)})
     return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
 
 

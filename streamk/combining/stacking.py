@@ -332,8 +332,6 @@ class Stacking(Combiner):
         How many there are.
     classes
         Whether labels are classes.
-    delay
-        How many events late labels arrive.
     logits
         For each expert of classes, whether its outputs are logits; its error is then that of their softmax.
     spans
@@ -350,7 +348,6 @@ class Stacking(Combiner):
         self,
         experts: int,
         classes: bool,
-        delay: int = 0,
         logits: Sequence[bool] | None = None,
         spans: Sequence[float] = SPANS,
         settled: int = 0,
@@ -375,7 +372,7 @@ class Stacking(Combiner):
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals()
         self.level_shift = LevelShift()
-        self.set_delay(delay)
+        self.set_delay(0)
         self.reach: Array = np.array([np.inf, 0.0])
 
     def set_delay(self, delay: int) -> None:

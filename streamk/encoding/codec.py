@@ -53,7 +53,8 @@ class Coding(NamedTuple):
 
     ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``target``
     are the statistics of numbers, of 0 rows if they are not standardised, and None for classes; ``memory``
-    and ``queue`` are those of labels (:mod:`streamk.encoding.label_history`), empty if they are no inputs;
+    is that of labels (:mod:`streamk.encoding.label_history`), empty if they are no inputs, and ``arrived``
+    their count;
     ``seen`` is the record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
     """
 
@@ -65,7 +66,7 @@ class Coding(NamedTuple):
     largest: float
     classes: bool
     memory: Array
-    queue: Array
+    arrived: Array
     seen: tuple[NDArray[np.uint64], Integers] | None = None
     clip: float = TARGET_CLIP
 
@@ -161,8 +162,8 @@ class Codec(Stateful):
         Of the learner: None never forgets (:func:`streamk.encoding.scaling.horizon_of`).
     standard
         Whether numeric targets are standardised.
-    delay
-        How many events late labels come that are inputs of later events; None if labels are no inputs.
+    label_memory
+        Whether labels are inputs of later events.
     records_values
         Whether values of categories that were never learned are skipped.
     clip
@@ -175,12 +176,12 @@ class Codec(Stateful):
         labels: Labels | None,
         memory: int | None = None,
         standard: bool = True,
-        delay: int | None = None,
+        label_memory: bool = False,
         records_values: bool = False,
         clip: float = TARGET_CLIP,
     ) -> None:
         self.seen = SeenValues() if records_values else None
-        self.memory, self.queue = empty_memory(delay)
+        self.memory, self.arrived = empty_memory(label_memory)
         self.inputs, self.labels, self.standard = inputs, labels, standard
         self.horizon, self.clip = horizon_of(memory), clip
         self.target = no_targets(memory)
@@ -202,7 +203,7 @@ class Codec(Stateful):
         target = None if self.labels is not None else self.target if self.standard else self.target[:0]
         return Coding(
             inputs.statistics, target, self.counts, exponents, self.horizon, inputs.largest,
-            self.labels is not None, self.memory, self.queue,
+            self.labels is not None, self.memory, self.arrived,
             None if self.seen is None else (self.seen.bits, self.seen.state), self.clip,
         )  # fmt: skip
 
@@ -265,7 +266,8 @@ class Codec(Stateful):
             yield Field("transforms", "transforms")
         if len(self.memory):
             yield Field("memory", "labels in memory", -self.clip, self.clip)
-            yield Field("queue", "labels in memory", possible=self._can_wait)
+            count = Field("queue", "labels in memory", 0.0, LARGEST_COUNT, attribute="arrived", whole=True)
+            yield count
         if self.seen is not None:
             yield self.seen
 
@@ -301,15 +303,6 @@ class Codec(Stateful):
         if self.labels is not None:
             self.register(self.labels.check_many(header["labels"], [True] * len(header["labels"])))
         self.load_state_dict(arrays)
-
-    def _can_wait(self, queue: Array) -> bool:
-        """Return whether this is a possible queue of labels that have not arrived."""
-        if not 0.0 <= queue[0] <= LARGEST_COUNT or queue[0] % 1.0:
-            return False
-        labels = queue[1:]
-        if self.labels is None:
-            return bool((abs(labels) <= LARGEST).all())
-        return bool(((labels >= 0.0) & (labels < self.outputs) & (labels % 1.0 == 0.0)).all())
 
     def absorb(self, others: Sequence[Codec], base: Codec | None = None) -> None:
         """Become the merge of codecs, which may all continue from ``base``; this one is untrained."""

@@ -66,7 +66,6 @@ class _Kernel(StreamingLearner):
     relevance: bool = True
     binning: bool = True
     neighbours: bool = True
-    delay: int = 0
     seed: int | None = None
     retired: bool = False
     products = False
@@ -87,14 +86,13 @@ class _Kernel(StreamingLearner):
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
         saturated = saturated_among(self._names) if self.classifies else {}
         groups = list(saturated.values())
-        combiner = Stacking(count, self.classifies, self.delay, logits, saturated=groups)
+        combiner = Stacking(count, self.classifies, logits, saturated=groups)
         if combiner.intervals is not None:
             experts.append(error_scale(combiner.intervals.response))
         self._begin(
             experts,
             Growth(DOUBLING if self.relevance else "fixed", _FIRST, self.features, self.features),
             combiner=combiner,
-            delay=self.delay,
             label_memory=self.label_memory,
             records=True,
             memory=_HORIZON,
@@ -214,7 +212,7 @@ class _Kernel(StreamingLearner):
 
     def _seen(self, x: Event) -> Seen | None:
         stale, rehearsal, codec = self._stale_experts, self._rehearsal, self._codec
-        if self._is_frozen or self.delay:
+        if self._is_frozen:
             return None
         stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
         if self._map is None or rehearsal.lateness:
@@ -253,7 +251,7 @@ class _Kernel(StreamingLearner):
             super()._tell(held, y, w)
         finally:
             self._at_prediction.end()
-        if self.events > before and not (rehearsal.lateness or self.delay):
+        if self.events > before and not rehearsal.lateness:
             self._label_of(self._waiting.lateness(held), 1)
             if held.seen is not None and held.seen.answers.any():
                 self._stale_experts.label_of(*self._compared(held.seen.answers, y))
@@ -486,7 +484,7 @@ class _Kernel(StreamingLearner):
         inputs, rehearsal = self._codec.inputs, self._rehearsal
         self._time_like.load_state_dict(arrays, inputs.slots, self.events)
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
-        self._combiner.set_delay(self.delay or rehearsal.usual)
+        self._combiner.set_delay(rehearsal.usual)
         if rehearsal.reservoir is not None:
             self._check_labels(rehearsal.reservoir.rows()[1][0].tolist())
 
@@ -554,11 +552,6 @@ class KernelClassifier(_Kernel, Classifier):
     neighbours
         Whether one expert predicts by the nearest of the last 512 learned events, whose scaled inputs and
         labels are then in the model file (:mod:`streamk.experts.neighbours`).
-    delay
-        How many events late labels arrive. An event is then learned with the labels that had arrived at its
-        prediction, and experts are weighed by their outputs at that time
-        (:mod:`streamk.learners.parameter_history`). The open model is half as large again with two classes,
-        and two to three times as large with ten.
     seed
         The only source of randomness. None draws a new one at the first event.
     retired
@@ -605,7 +598,7 @@ class KernelRegressor(_Kernel, Regressor):
         Number of random features to begin with, a multiple of 768. There are more of them than for classes,
         since numbers gain more by them; and where they pay, about a fifth is added, once. An event then takes
         twice the time.
-    relevance, neighbours, delay, seed, retired
+    relevance, neighbours, seed, retired
         As for :class:`KernelClassifier`.
     binning
         As for :class:`KernelClassifier`, but two experts have cells: one learns the target, the other its

@@ -25,7 +25,7 @@ from streamk.combining.combiner import Combiner, adapt, combine, limit, within_l
 from streamk.compiling import CALLED, ENTRY, INNER, ZERO
 from streamk.dispatch import over, over_groups
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
-from streamk.encoding.label_history import MEAN, NOW, THEN, remember
+from streamk.encoding.label_history import HELD, MEAN, NOW, remember
 from streamk.encoding.rows import CATEGORY, first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.encoding.seen import mark_seen
@@ -164,9 +164,9 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
     ----------
     learning : bool
     late : int
-        The labels with which an event is learned: ``NOW``, those that have arrived; ``THEN``, those that had
-        arrived when it was predicted; ``HELD``, the same, and the combiner learns from the outputs at that
-        time; ``MEAN``, if labels come so late that they say nothing about it.
+        The labels with which an event is learned: ``NOW``, those that have arrived; ``HELD``, those that had
+        arrived when it was predicted, and the combiner learns from the outputs at that time; ``MEAN``, if
+        labels come so late that they say nothing about it.
     rarely : int
         One event in so many is learned by the combiner of ``stale``; 0 for none.
     reuse : bool
@@ -178,10 +178,10 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     views
-        A handle of three handles, each of a :class:`ModelView`: of present parameters; of those of the time
-        when the learned event was predicted, the first itself unless labels come late; and of copied
-        coefficients and their combiner (:mod:`streamk.learners.stale`). Then the outputs of experts
-        ``(E, 2, K)`` when the event was predicted, which ``HELD`` takes.
+        A handle of three handles, each of a :class:`ModelView`: of present parameters; of label memory and
+        combiner at the time when the learned event was predicted; and of copied coefficients and their
+        combiner (:mod:`streamk.learners.stale`). Then the outputs of experts ``(E, 2, K)`` when the event
+        was predicted. ``HELD`` takes the second and the last.
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned; negative: that of
         an earlier event that experts learn again, and nothing else does).
@@ -255,16 +255,13 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
                     _take_gradients(handle, scratch, spare, i, prediction, weight)
                 _take_test(handle, handle.exchanges, buffers, i, prediction, target, weight)
-                if late >= THEN:
+                if late == HELD:
                     prediction = residual
-                    if late == THEN:
-                        _answer(before, np.int64(THEN), phi, np.int64(i), scratch, prediction)
-                    else:
-                        _copy_outputs(asked, scratch.outputs)
-                        combine(before.combiner, coding, scratch.outputs, scratch.working, prediction)
-                _adapt(handle, before if late >= THEN else handle, scratch, prediction, actual, weight)
-                if late >= THEN:
-                    recall_columns(features.sections, before.coding.memory, np.int64(THEN), phi, np.int64(i))
+                    _copy_outputs(asked, scratch.outputs)
+                    combine(before.combiner, coding, scratch.outputs, scratch.working, prediction)
+                _adapt(handle, before if late == HELD else handle, scratch, prediction, actual, weight)
+                if late == HELD:
+                    recall_columns(features.sections, before.coding.memory, np.int64(NOW), phi, np.int64(i))
                     evaluate_all(handle.groups, 0, phi, np.int64(i), scratch.outputs)
                 if is_learned(coding, target):
                     noted = target, weight, predicted, 0.0 if coding.classes else actual
@@ -306,7 +303,7 @@ def _learn(handle, scratch, phi, i, target, weight):
         _take_products(handle, scratch, i, aim, weight)
         observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual)
         step_all(handle.groups, 0, observation)
-        remember(coding.memory, coding.queue, aim, coding.classes)
+        remember(coding.memory, coding.arrived, aim, coding.classes)
     observe_target(coding, target, weight)
 
 

@@ -256,8 +256,6 @@ def merge_streaming(
         refit(merged, parts, shares, columns, pool)
         share_sample(merged, pool, shares)
         merged._growth.count(merged._growth.openings_at(merged.events))
-    if merged._history is not None:
-        merged._history.begin(merged._live(), merged.events)
     if merged._stale is not None and not refits:
         combiners = [part._stale.combiner for part in parts if part._stale is not None]
         if any(combiner.has_learned for combiner in combiners):

@@ -79,7 +79,7 @@ class StaleExperts:
     def __init__(
         self, experts: int, classes: bool, logits: Sequence[bool], saturated: Sequence[Sequence[int]] = ()
     ) -> None:
-        self.combiner = Stacking(experts, classes, 0, logits, _SPANS, _SETTLED, STALE_PENALTY, saturated)
+        self.combiner = Stacking(experts, classes, logits, _SPANS, _SETTLED, STALE_PENALTY, saturated)
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
         self.combiner.level_shift.patience = np.inf

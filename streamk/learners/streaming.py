@@ -24,7 +24,7 @@ from streamk.encoding.codec import EVENTS, KNOWN, Codec, Coding, outputs_after
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.label_history import COLUMNS, MEAN, NOW, THEN
+from streamk.encoding.label_history import COLUMNS, MEAN, NOW
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
 from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
@@ -46,7 +46,6 @@ from streamk.learners.kernel_loop import (
     process_rows,
 )
 from streamk.learners.learner import Learner, with_prefix
-from streamk.learners.parameter_history import ParameterHistory
 from streamk.learners.stale import StaleExperts
 from streamk.learners.waiting import AtPrediction
 from streamk.losses import CODES
@@ -76,7 +75,7 @@ class Handles:
     parameters
         The handle of present parameters.
     views
-        The handle of present, earlier and copied parameters.
+        The handle of present parameters, those of an event that waited, and copied ones.
     goal, out
         Of a single event: target and weight, ``(2, 1)``, and prediction, ``(1, outputs)``.
     statistics, record
@@ -145,7 +144,6 @@ class StreamingLearner(Learner):
         memory: int | None = None,
         combiner: Any = None,
         label_memory: bool = False,
-        delay: int = 0,
         records: bool = False,
         clip: float = TARGET_CLIP,
         rules: Sequence[Expert] = (),
@@ -166,8 +164,6 @@ class StreamingLearner(Learner):
             Of expert outputs; by default a calibration for the loss of the first expert, or the mean.
         label_memory
             Whether labels are inputs.
-        delay
-            How many events late labels come.
         records
             Whether values of categories that were never learned are skipped.
         clip
@@ -193,10 +189,7 @@ class StreamingLearner(Learner):
         self._map: FeatureMap | None = None
         self._pending = inputs.waiting = EventBuffer()
         labels = Labels() if self.classifies else None
-        self._codec = Codec(
-            inputs, labels, memory, self.scale_target, delay if label_memory else None, records, clip
-        )
-        self._history = ParameterHistory(delay) if delay else None
+        self._codec = Codec(inputs, labels, memory, self.scale_target, label_memory, records, clip)
         self._stale: StaleExperts | None = None
         self._at_prediction = AtPrediction()
 
@@ -222,8 +215,6 @@ class StreamingLearner(Learner):
         for expert in self._experts:
             before = self._map.columns - self._map.width
             expert.grow(outputs, before + self._map.features, self._map.columns)
-        if self._history is not None:
-            self._history.grow(self._live())
         if self._stale is not None:
             self._stale.grow(self._coefficients())
         self._at_prediction.grow(len(self._experts), outputs, self._codec.memory, self._combiner.live)
@@ -231,11 +222,7 @@ class StreamingLearner(Learner):
     @property
     def _labels_learned(self) -> int:
         """The labels with which an event is learned, for the compiled loop."""
-        return NOW if self._history is None else THEN
-
-    def _live(self) -> Live:
-        """Return the arrays to copy in the parameter history, if labels come late."""
-        return [*self._coefficients(), *self._combiner.live]
+        return NOW
 
     def _coefficients(self) -> Live:
         """Return the coefficients of all experts."""
@@ -527,15 +514,10 @@ class StreamingLearner(Learner):
             groups, combiner = records[3:]
             shared = self._shared(e, *records[:3])
             now = before = frozen = self._view(shared, groups, combiner)
-            if self._history is not None:
-                arrays = iter(self._history.arrays)
-                earlier = _with_coefficients(groups, arrays)
-                before = self._view(shared, earlier, self._combiner.before(list(arrays)))
-            elif self._stale is not None:
+            if self._stale is not None:
                 coding = records[0]._replace(memory=self._at_prediction.memory)
                 combiner_then = self._combiner.before(self._at_prediction.weights)
                 before = self._view(self._shared(e, coding, *records[1:3]), groups, combiner_then)
-            if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = self._view(shared, copies, self._stale.combiner.record)
             goal, out = np.zeros((2, 1)), np.zeros((1, self._outputs))
@@ -567,9 +549,7 @@ class StreamingLearner(Learner):
         return make_handle(ModelView(coding, source, features, experts, make_handle(combiner), tests))
 
     def _learned(self) -> None:
-        """Copy parameters for late labels and for stale experts, if copies are due."""
-        if self._history is not None:
-            self._history.record(self._live(), self.events)
+        """Copy coefficients for stale experts, if copies are due."""
         if self._stale is not None and self._stale.is_due(self.events):
             self._stale.copy(self._coefficients(), self._combiner, self.events)
         self._due = self._codec.counts[EVENTS] + self._until_due()
@@ -578,9 +558,7 @@ class StreamingLearner(Learner):
         """Return how many events may be learned at once."""
         events = self._codec.counts[EVENTS]
         until: float = self._growth.next - events
-        for copies in (self._history, self._stale):
-            until = until if copies is None else min(until, copies.until(events))
-        return until
+        return until if self._stale is None else min(until, self._stale.until(events))
 
     def _encode_learned(self, x: Event) -> EncodedRows:
         """Return an event, checked, with its names registered and its directions settled."""
@@ -761,8 +739,6 @@ class StreamingLearner(Learner):
         """
         made = self.closed()
         made._freeze(self)
-        if made._history is not None:  # without labels, earlier parameters have no use
-            made._history.begin(made._live(), made.events)
         made._is_frozen = True
         return made
 
@@ -782,8 +758,6 @@ class StreamingLearner(Learner):
                 arrays |= self._map.sections.state_dict() | self._map.sections.sample.arrays()
             for k, expert in enumerate(self._experts):
                 arrays |= {f"expert{k}.{name}": array for name, array in expert.state_dict().items()}
-            if self._history is not None:
-                arrays |= self._history.state_dict(self._live())
             if self._stale is not None and not self._is_frozen:  # which has their weights already
                 arrays |= self._stale.state_dict(self._coefficients(), self.events)
         header = {
@@ -849,8 +823,6 @@ class StreamingLearner(Learner):
             expert.load_state_dict(with_prefix(arrays, f"expert{k}."))
             if closed:
                 expert.close()
-        if self._history is not None:
-            self._history.load_state_dict({} if closed else arrays, self._live(), self.events)
         if self._stale is not None:
             self._stale.load_state_dict(arrays, self._coefficients(), self.events, closed)
         if not all(expert.is_open for expert in self._experts):

@@ -25,7 +25,7 @@ from streamk.arrays import AnyArray, Array, Arrays, Floats, Json, padded, typed
 from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event, kind_of_value, named
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.label_history import COLUMNS, THEN
+from streamk.encoding.label_history import COLUMNS, NOW
 from streamk.encoding.labels import plain
 from streamk.experts.expert import FINAL
 from streamk.state import Field, Live
@@ -215,7 +215,7 @@ class AtPrediction:
     Attributes
     ----------
     memory
-        The label memory, of which row ``THEN`` is that of the event.
+        The label memory of the event.
     outputs
         Of all experts, ``(E, 2, K)``.
     weights
@@ -243,7 +243,7 @@ class AtPrediction:
             return
         self.is_learned = True
         if len(self.memory):
-            self.memory[THEN] = seen.memory
+            self.memory[NOW] = seen.memory
         self.outputs[:, FINAL] = padded(seen.outputs, (len(self.outputs), self.outputs.shape[2]))
         for array, then in zip(self.weights, seen.weights, strict=True):
             array[:] = then

@@ -265,12 +265,9 @@ def test_batches_are_predicted_then_learned(monkeypatch):
     assert result["done"] == 7
 
 
-def test_learners_in_batches_get_the_delay_of_the_latest_label():
+def test_the_labels_of_a_batch_arrive_together():
     setting = Setting(memory=False, seed=1, protocol="batches")
-    assert setting.latest == 99
     assert setting.arrived(301)[[0, 99, 100, 199, 200, 300]].tolist() == [0, 0, 100, 100, 200, 300]
-    stream = Stream("s", CLASSES, inputs(), labels())
-    assert ours.PEERS[CLASSES][0].make(stream, setting).learner.delay == 99
 
 
 def test_models_are_refitted_where_labels_come_in_chunks(command, capsys):

@@ -91,7 +91,8 @@ def test_an_impossible_one_is_refused(state):
 
 def test_late_labels_lengthen_the_required_run_by_the_delay():
     xs, ys = stream(level=1e3)
-    learner = streamk.KernelRegressor(features=768, seed=1, delay=5)
+    learner = streamk.KernelRegressor(features=768, seed=1)
+    learner._combiner.set_delay(5)
     learner.learn_many(xs[:200], ys[:200])
     for i in range(200, 209):
         said = learner.predict_one(xs[i + 5])

@@ -55,7 +55,7 @@ class Memory:
 def coding(known, classes):
     empty = np.zeros((0, 4))
     counts = np.array([100.0, known, 0.0])
-    return Coding(empty, None, counts, np.array([-0.5]), None, 1e15, classes, *empty_memory(None))
+    return Coding(empty, None, counts, np.array([-0.5]), None, 1e15, classes, *empty_memory(False))
 
 
 def softmax(scores):
@@ -102,7 +102,8 @@ def test_classes(delay, groups):
     outputs[np.arange(400), 1, targets] += 2.0
     outputs[:200, 3] *= -1
     expected, weights, shares = replay_classes(outputs, targets, delay, groups)
-    made = Stacking(5, True, delay, [False, False, False, False, True], saturated=groups)
+    made = Stacking(5, True, [False, False, False, False, True], saturated=groups)
+    made.set_delay(delay)
     memory = Memory(made, delay)
     for s, y, p in zip(outputs, targets, expected, strict=True):
         both = np.stack([rng.normal(size=s.shape), s], axis=1).astype(np.float32)
@@ -155,7 +156,8 @@ def test_numbers(delay):
     outputs[:, 2] = targets + 0.1 * rng.normal(size=300)
     outputs[150:] = outputs[150:, [2, 1, 0, 3]]
     expected, weights, shares = replay_numbers(outputs, targets, delay)
-    made = Stacking(4, False, delay)
+    made = Stacking(4, False)
+    made.set_delay(delay)
     memory = Memory(made, delay)
     for s, z, f in zip(outputs, targets, expected, strict=True):
         both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
@@ -172,7 +174,8 @@ def test_numbers(delay):
 
 @pytest.mark.parametrize("classes", [True, False])
 def test_what_it_was_before_has_the_weights_and_intervals_of_then(classes):
-    made = Stacking(2, classes, 3)
+    made = Stacking(2, classes)
+    made.set_delay(3)
     then = [array + 1.0 for _, array in made.live]
     before = made.before(then)
     assert before.weights is then[0]

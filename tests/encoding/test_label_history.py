@@ -10,9 +10,9 @@ from streamk.encoding.label_history import COLUMNS, SHARED, empty_memory, recall
 
 
 @njit
-def arrive(memory, queue, aims, classes):
+def arrive(memory, arrived, aims, classes):
     for aim in aims:
-        remember(memory, queue, aim, classes)
+        remember(memory, arrived, aim, classes)
 
 
 @njit
@@ -40,25 +40,23 @@ def of_numbers(values):
 
 
 @pytest.mark.parametrize("classes", [True, False])
-@given(labels=st.lists(st.integers(0, 40), max_size=30), delay=st.integers(0, 7))
-def test_what_has_arrived_now_and_then(classes, labels, delay):
-    memory, queue = empty_memory(delay)
+@given(labels=st.lists(st.integers(0, 40), max_size=30))
+def test_memory_now_and_its_mean(classes, labels):
+    memory, arrived = empty_memory(True)
     labels = [float(label) for label in labels]
-    arrive(memory, queue, np.array(labels), classes)
+    arrive(memory, arrived, np.array(labels), classes)
     reference = of_classes if classes else of_numbers
     np.testing.assert_allclose(memory[0], reference(labels), atol=1e-12)
-    if delay:
-        np.testing.assert_allclose(memory[1], reference(labels[: max(0, len(labels) - delay)]), atol=1e-12)
     if labels:
         after = [reference(labels[: n + 1]) for n in range(len(labels))]
         np.testing.assert_allclose(memory[-1], np.mean(after, axis=0), atol=1e-12)
-    assert queue[0] == len(labels)
-    assert len(memory) == (3 if delay else 2)
+    assert arrived[0] == len(labels)
+    assert len(memory) == 2
 
 
 def test_it_stands_where_it_is_put():
-    memory, queue = empty_memory(2)
-    arrive(memory, queue, np.array([3.0, 1.0, 5.0]), True)
+    memory, arrived = empty_memory(True)
+    arrive(memory, arrived, np.array([3.0, 1.0, 5.0]), True)
     phi = np.full((2, COLUMNS + 4), 7.0, dtype=np.float32)
     for when in (0, 1):
         shown(memory, when, phi)

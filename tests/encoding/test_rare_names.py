@@ -23,7 +23,7 @@ SUBJECTS = {
     "blocks": (streamk.KaczmarzRegressor, {"features": 64, "block_size": 7}),
     "waiting": (streamk.DoublyStochasticRegressor, {"features": 64, "batch_size": 128}),
     "kernel": (streamk.KernelClassifier, {"features": 768}),
-    "late": (streamk.KernelRegressor, {"features": 768, "delay": 5}),
+    "kernel numbers": (streamk.KernelRegressor, {"features": 768}),
 }
 
 

@@ -214,7 +214,7 @@ def test_the_tail_without_labels_is_that_of_the_frozen_model():
 def test_the_tail_of_late_labels_is_that_of_the_frozen_model():
     """Labels come 20 events late: 2,780 are known at the freeze."""
     xs, ys = level_shift()
-    contest = Contest({"it": streamk.KernelRegressor(seed=1, delay=20)}, "regression", interval=500)
+    contest = Contest({"it": streamk.KernelRegressor(seed=1)}, "regression", interval=500)
     frozen = None
     for k, x in enumerate(xs):
         contest.ask(k, x)

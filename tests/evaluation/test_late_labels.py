@@ -38,13 +38,12 @@ class Linear(ModelAdapter):
         self.model.learn(x, y)
 
 
-def learners(task, delay):
+def learners(task):
     kernel, kaczmarz = {
         "classification": (streamk.KernelClassifier, streamk.KaczmarzClassifier),
         "regression": (streamk.KernelRegressor, streamk.KaczmarzRegressor),
     }[task]
     yield lambda: LearnerAdapter(kernel(features=768, seed=3), task)
-    yield lambda: LearnerAdapter(kernel(features=768, seed=3, delay=delay), task)
     yield lambda: LearnerAdapter(kaczmarz(features=32, seed=3), task)
     yield lambda: LearnerAdapter(kaczmarz(features=32, seed=3, block_size=8), task)
     yield lambda: Linear(task)
@@ -81,8 +80,8 @@ def answers_of(subjects, task, pairs, delay, chunk=37):
 @pytest.mark.parametrize("delay", DELAYS)
 def test_late_labels_are_a_plain_loop(task, delay):
     pairs = stream(task)
-    references = [make() for make in learners(task, delay)]
-    given = answers_of([make() for make in learners(task, delay)], task, pairs, delay)
+    references = [make() for make in learners(task)]
+    given = answers_of([make() for make in learners(task)], task, pairs, delay)
     for mine, reference in zip(given, references, strict=True):
         asks, tells = itertools.count(), itertools.count()
         predict, learn = (

@@ -19,10 +19,6 @@ FEW = 12  # examples of a law that runs over all learners
 COMMON = {"features": 96, "seed": 11}
 LEARNERS = {
     "kernel-classifier": (streamk.KernelClassifier, {"features": 768}),
-    "kernel-classifier-delayed": (streamk.KernelClassifier, {"features": 768, "delay": 3}),
-    "kernel-regressor-delayed": (
-        streamk.KernelRegressor, {"features": 768, "delay": 9, "label_memory": False},
-    ),
     "kernel-regressor": (streamk.KernelRegressor, {"features": 768}),
     "kernel-regressor-without-labels": (
         streamk.KernelRegressor, {"features": 768, "label_memory": False},

@@ -12,7 +12,7 @@ import streamk
 from .subjects import LEARNERS, build, subjects
 from .test_same_model import agree, prequential
 
-KERNEL = ["kernel-classifier-delayed", "kernel-regressor"]
+KERNEL = ["kernel-classifier", "kernel-regressor"]
 MORE = [name for name in LEARNERS if name.startswith("kernel-") and name not in KERNEL]
 OTHERS = [name for name in LEARNERS if name not in [*KERNEL, *MORE]]
 DUE = [1, 64, 256, 512, 1000, 1024, 2000, 2048]  # events at which a kernel learner looks, copies or opens

@@ -153,10 +153,9 @@ def test_one_absurd_value_changes_nothing(place):
     assert not model.summary()["robust"]
 
 
-@pytest.mark.parametrize("delay", [0, 30])
-def test_one_event_at_a_time_is_the_same_as_many(delay):
+def test_one_event_at_a_time_is_the_same_as_many():
     z, labels = lognormal(1100)
-    many, loop = (streamk.KernelClassifier(features=768, delay=delay, seed=3) for _ in range(2))
+    many, loop = (streamk.KernelClassifier(features=768, seed=3) for _ in range(2))
     found, said = [], []
     for start, stop in ((0, 100), (100, 256), (256, 1000), (1000, 1100)):
         part = slice(start, stop)

@@ -23,9 +23,8 @@ LENGTHS = (400, 900, 1500, 4500)  # events at most: blocks of features, replacem
 
 def learners(seed):
     """The default learner for numbers or for classes, and every few streams another class of learner."""
-    delay = {"delay": 3} if seed % 5 == 2 else {}
     cls = streamk.KernelRegressor if seed % 2 else streamk.KernelClassifier
-    yield cls(features=768, seed=seed, **delay)
+    yield cls(features=768, seed=seed)
     if seed % 4 == 0:
         cls, parameters = OTHERS[seed // 4 % len(OTHERS)]
         yield cls(**parameters, seed=seed)

@@ -96,10 +96,9 @@ def test_every_model_of_a_learner_has_it(made, tmp_path):
     assert loud > 1.8 * quiet
 
 
-@pytest.mark.parametrize("delay", [0, 40])
-def test_events_in_any_batches_teach_the_same(delay):
+def test_events_in_any_batches_teach_the_same():
     z, y = stream(1300, 0.8, 0.2, 4)
-    one, many, split = (regressor(delay=delay) for _ in range(3))
+    one, many, split = (regressor() for _ in range(3))
     many.learn_many(z, y, names=NAMES)
     for row, target in zip(z.tolist(), y.tolist(), strict=True):
         one.learn_one(dict(zip(NAMES, row, strict=True)), target)
@@ -113,7 +112,12 @@ def test_events_in_any_batches_teach_the_same(delay):
 
 
 def test_late_targets_teach_it_too():
-    loud, quiet = widths(taught(4000, delay=50), Z)
+    learner, (z, y) = regressor(), stream(4000, 0.8, 0.2, 1)
+    for number, row in enumerate(z.tolist()):
+        learner.ask_one(number, dict(zip(NAMES, row, strict=True)))
+        if number >= 50:
+            learner.tell_one(number - 50, y[number - 50])
+    loud, quiet = widths(learner, Z)
     assert loud > 1.8 * quiet
 
 

@@ -59,9 +59,8 @@ def test_a_frozen_regressor_uses_the_inputs_and_has_honest_intervals():
 
 
 @pytest.mark.parametrize("cls", [streamk.KernelClassifier, streamk.KernelRegressor])
-@pytest.mark.parametrize("delay", [0, 7])
-def test_freezing_changes_no_bit_of_the_learner_and_is_saved(cls, delay):
-    learner = learned(cls, 2500, delay=delay)
+def test_freezing_changes_no_bit_of_the_learner_and_is_saved(cls):
+    learner = learned(cls, 2500)
     before = learner.to_bytes()
     model = learner.frozen()
     assert learner.to_bytes() == before
@@ -90,7 +89,7 @@ def test_every_learner_can_be_frozen_at_any_time(name):
     for x, y in pairs:
         learner.learn_one(x, y)
     model = learner.frozen()
-    if "delayed" not in name and not name.startswith("kernel"):
+    if not name.startswith("kernel"):
         assert [model.predict_one(x) for x, _ in pairs] == [learner.closed().predict_one(x) for x, _ in pairs]
     assert [streamk.loads(model.to_bytes()).predict_one(x) for x, _ in pairs] == [
         model.predict_one(x) for x, _ in pairs

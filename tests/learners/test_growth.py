@@ -149,7 +149,7 @@ def test_small_maps_do_not_grow():
     assert sections.features == 768
 
 
-@pytest.mark.parametrize("settings", [{}, {"label_memory": False}, {"delay": 7}])
+@pytest.mark.parametrize("settings", [{}, {"label_memory": False}])
 def test_the_same_model_however_events_come(soon, settings):
     xs, ys = stream(1100)
     one, many, passed, saved = (made(**settings) for _ in range(4))

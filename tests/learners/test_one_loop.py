@@ -7,9 +7,9 @@ from streamk.learners.kernel_loop import process_rows
 
 EVENTS = [{"a": i % 7 / 7, "b": i % 11 / 11, "c": "xyz"[i % 3]} for i in range(60)]
 OTHERS = [
-    {"label_memory": False}, {"relevance": False}, {"binning": False}, {"neighbours": False}, {"delay": 5},
+    {"label_memory": False}, {"relevance": False}, {"binning": False}, {"neighbours": False},
     {"retired": True}, {"features": 768},
-    {"label_memory": False, "relevance": False, "binning": False, "neighbours": False, "delay": 3},
+    {"label_memory": False, "relevance": False, "binning": False, "neighbours": False},
 ]  # fmt: skip
 
 

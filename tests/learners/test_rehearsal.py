@@ -203,8 +203,7 @@ def test_closed_predicts_the_same():
     assert len(learner.closed().to_bytes()) < len(learner.to_bytes()) / 2
 
 
-@pytest.mark.parametrize("delay", [0, 99])
-def test_batches_of_labels_that_follow_in_turn(delay):
+def test_batches_of_labels_that_follow_in_turn():
     """Labels of a hundred events ago say nothing, and those of the event before are missing."""
     rng = np.random.default_rng(0)
     y = np.arange(3000) % 10
@@ -212,7 +211,7 @@ def test_batches_of_labels_that_follow_in_turn(delay):
     rows = pd.DataFrame(X, columns=list("abcdef"))
     right = {}
     for memory in True, False:
-        learner = streamk.KernelClassifier(seed=1, label_memory=memory, delay=delay)
+        learner = streamk.KernelClassifier(seed=1, label_memory=memory)
         right[memory] = (learned_in_chunks(learner, rows, y, 100) == y[100:])[500:].mean()
     assert right[True] > right[False] - 0.04 > 0.6
 

@@ -68,7 +68,7 @@ def test_the_summary_says_how_often(classes):
     assert sorted(restarts(learner).values())[1] >= 1
 
 
-@pytest.mark.parametrize("settings", [{}, {"label_memory": False}, {"delay": 7}])
+@pytest.mark.parametrize("settings", [{}, {"label_memory": False}])
 @pytest.mark.parametrize("classes", [True, False])
 def test_a_change_is_seen_alike_however_events_come(classes, settings):
     xs, ys = stream(classes)

@@ -35,10 +35,9 @@ def test_rows_without_a_label_are_counted_since_the_last_that_is_learned():
 
 
 @pytest.mark.parametrize("cls", KERNEL)
-@pytest.mark.parametrize("delay", [0, 7])
-def test_a_pass_is_the_loop_over_events(cls, delay):
+def test_a_pass_is_the_loop_over_events(cls):
     z, targets = with_gaps(cls, 600, seed=1)
-    one, many = (learned(cls, 2500, delay=delay) for _ in range(2))
+    one, many = (learned(cls, 2500) for _ in range(2))
     expected = []
     for x, y in zip(rows_of(z), targets, strict=True):
         expected.append(one.predict_one(x))

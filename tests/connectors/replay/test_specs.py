@@ -19,7 +19,7 @@ def test_a_learner_with_settings():
     assert isinstance(made, streamk.KaczmarzClassifier)
     assert (made.memory, made.kernel, made.scales, made.seed) == (100, ("laplace", "gaussian"), (2, 1), 3)
     assert contender("kaczmarz:seed=9", "regression").seed == 9
-    assert contender("kernel:delay=2", "classification").delay == 2
+    assert contender("kernel:features=768", "classification").features == 768
     assert contender("kaczmarz:features=64", "classification", extra={"features": "32"}).features == 32
 
 
