@@ -121,12 +121,11 @@ class _Kernel(StreamingLearner):
             (:mod:`streamk.combining.stacking`). ``relevance`` of every input that has one, in the two blocks
             of features (:mod:`streamk.features.relevance`). ``transformed``: the names of inputs with heavy
             tails, and ``robust``: whether the learner limits errors with heavy tails
-            (:mod:`streamk.learners.tails`). ``time_like``: numbers whose values never repeat; without new
-            labels they are at their last value (:mod:`streamk.learners.time_like`), and while labels come
-            late, they are no inputs (:mod:`streamk.learners.rehearsal`). ``errors`` ``with_labels`` and
-            ``without_labels``: of predictions of recent events, and what they would be by the copies for
-            stale experts (:mod:`streamk.learners.stale`), which have not learned these events. The
-            ``measure`` is the RMSE in the target's unit; for classes the squared error of probabilities,
+            (:mod:`streamk.learners.tails`). ``time_like``: numbers that have risen or fallen steadily; where
+            no labels come, they are at their last value (:mod:`streamk.learners.time_like`). ``errors``
+            ``with_labels`` and ``without_labels``: of predictions of recent events, and what they would be by
+            the copies for stale experts (:mod:`streamk.learners.stale`), which have not learned these events.
+            The ``measure`` is the RMSE in the target's unit; for classes the squared error of probabilities,
             with labels that of the best expert. They are empty until the learner has about 500 events, and
             for a frozen one; :meth:`streamk.learners.summary.Summary.warning` compares them.
             ``plot()`` draws relevance and weights, :func:`streamk.learners.summary.plot_weights` weights over
@@ -143,10 +142,7 @@ class _Kernel(StreamingLearner):
         for shown, expert in zip(experts, self._experts, strict=False):
             if isinstance(expert, LeastSquares) and expert.watched:
                 shown["restarts"] = expert.restarts
-        summary, time_like = (
-            super().summary(),
-            {*self._rehearsal.time_like, *self._look().last[:, 0].tolist()},
-        )
+        summary, time_like = super().summary(), self._look().last[:, 0].tolist()
         summary |= {
             "experts": experts,
             "relevance": {} if self._map is None else self._relevance(),
@@ -402,11 +398,11 @@ class _Kernel(StreamingLearner):
         self, rows: EncodedRows, out: Array, first: int = 0, shares: Array | None = None
     ) -> None:
         """Fill ``out`` with predictions; ``shares`` are the parts that the combiner of stale experts has."""
-        rows = self._rehearsal.steady(rows)
         if shares is None:
             shares = self._shares(len(out), first)
         unlabelled = self._is_frozen or bool((shares > self._usual_share).any())
-        still = self._look().at_last(rows) if unlabelled else rows
+        statistics = self._codec.statistics if self._rehearsal.lateness else None
+        still = self._look().steady(rows, statistics) if unlabelled else rows
         rows = still if self._is_frozen else rows
         live = np.flatnonzero(shares < 1.0)
         if len(live):
@@ -482,7 +478,7 @@ class _Kernel(StreamingLearner):
     def _restore_experts(self, header: Json, arrays: Arrays, closed: bool) -> None:
         super()._restore_experts(header, arrays, closed)
         inputs, rehearsal = self._codec.inputs, self._rehearsal
-        self._time_like.load_state_dict(arrays, inputs.slots, self.events)
+        self._time_like.load_state_dict(arrays, inputs.slots)
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
         self._combiner.set_delay(rehearsal.usual)
         if rehearsal.reservoir is not None:

@@ -61,11 +61,13 @@ def loads_with_extra(data: bytes, source: str = "the model") -> tuple[Learner, A
 
 
 def _without_delay(header: Json, arrays: Arrays) -> tuple[Json, Arrays]:
-    """Return parts without ``delay``, a parameter of earlier versions, and without the copies it required."""
+    """Return parts without ``delay``, a parameter of earlier versions, and without what only they stored."""
     if "delay" not in header["parameters"]:
         return header, arrays
     parameters = {name: value for name, value in header["parameters"].items() if name != "delay"}
-    arrays = {name: array for name, array in arrays.items() if not name.startswith("asked")}
+    arrays = {
+        name: array for name, array in arrays.items() if not name.startswith(("asked", "rehearsal.ranges"))
+    }
     if "codec.memory" in arrays:
         arrays |= {"codec.memory": arrays["codec.memory"][[0, -1]], "codec.queue": arrays["codec.queue"][:1]}
     return {**header, "parameters": parameters}, arrays

@@ -8,8 +8,7 @@ its running mean for both.
 
 Dates, counters and other inputs that never repeat would hold what the other inputs should, and carry
 predictions beyond what was learned. So values of categories that were not known when the event was predicted
-are skipped. A number is *time-like* if twice in a row most of its values, of the events predicted together,
-lie outside of the range that was known then; while it is, it is no input.
+are skipped, and predictions use the mean of time-like numbers (:mod:`streamk.learners.time_like`).
 
 How late labels come is seen at the labels: it is the number of events that were predicted since the label
 before. If it was at least 64 at two labels that followed predictions, one after the other, labels come late,
@@ -28,11 +27,9 @@ only while labels come late.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Arrays, typed
-from streamk.compiling import ENTRY
 from streamk.encoding.rows import EncodedRows, stack
 from streamk.encoding.seen import SeenValues
 from streamk.features.counter import GOLDEN64, MASK64, block_keys
@@ -44,11 +41,6 @@ _IN_A_ROW = 8  # labels that come later than usually, or sooner
 _MOST, _LEAST = 4096, 256  # events of the sample
 _INPUTS = 2**18  # of them all
 _DRAWS = 0x4452_4157  # differs from all random streams of features
-# Of every number: the range that was known when events were predicted, and is now; how many values since
-# then lie outside of it, of how many; how many times in a row most did
-_LOW, _HIGH, _LEAST_NOW, _MOST_NOW, _OUTSIDE, _COUNT, _TIMES = range(7)
-_NO_RANGE = np.array([np.inf, -np.inf, np.inf, -np.inf, 0.0, 0.0, 0.0])
-_MOSTLY = 0.5
 
 
 class Rehearsal:
@@ -73,7 +65,6 @@ class Rehearsal:
         # events predicted before the last two labels that followed predictions, 0 for fewer than 64
         self._waited = 0, 0
         self._known = SeenValues()  # values of categories that were learned when events were predicted
-        self._ranges: Array = np.zeros((0, len(_NO_RANGE)))
 
     @property
     def rehearses(self) -> bool:
@@ -106,12 +97,6 @@ class Rehearsal:
             self._waited = self._waited[1], predicted if predicted >= LATE else 0
             if self.lateness:
                 self._known.copy_from(seen)
-                ranges = self._ranges  # what follows is compared with what is known now
-                counted = ranges[:, _COUNT] > 0.0
-                outside = (ranges[:, _OUTSIDE] > _MOSTLY * ranges[:, _COUNT])[counted]
-                ranges[counted, _TIMES] = outside * (ranges[counted, _TIMES] + 1.0)
-                ranges[:, [_LOW, _HIGH]] = ranges[:, [_LEAST_NOW, _MOST_NOW]]
-                ranges[:, [_OUTSIDE, _COUNT]] = 0.0
 
     def no_label_comes(self, count: int) -> None:
         """See events that have no label: they do not wait for one any more."""
@@ -122,37 +107,12 @@ class Rehearsal:
         width = max(rows.values.shape[1], earlier.values.shape[1], 1)
         self.reservoir = Reservoir(min(max(_INPUTS // width, _LEAST), _MOST), seed)
         if goal.shape[1]:
-            self._observe(earlier)
-            self._ranges[:, [_LOW, _HIGH]] = self._ranges[:, [_LEAST_NOW, _MOST_NOW]]
-            self._ranges[:, [_OUTSIDE, _COUNT]] = 0.0
             self.reservoir.add(earlier, goal)
-
-    def _observe(self, rows: EncodedRows) -> None:
-        """See the values of numbers."""
-        slots = int(rows.slots.max(initial=-1)) + 1
-        if slots > len(self._ranges):
-            more = np.tile(_NO_RANGE, (slots - len(self._ranges), 1))
-            self._ranges = np.concatenate([self._ranges, more])
-        _observe_values(rows, self._ranges)
-
-    @property
-    def time_like(self) -> list[int]:
-        """The slots of numbers that are time-like."""
-        return [] if not self.lateness else np.flatnonzero(self._ranges[:, _TIMES] >= 2.0).tolist()
-
-    def steady(self, rows: EncodedRows) -> EncodedRows:
-        """Return rows without numbers that are time-like."""
-        slots = self.time_like
-        return rows.without(np.isin(rows.slots, slots)) if slots else rows
 
     def move(self, places: NDArray[np.int32]) -> None:
         """Move slot ``k`` to ``places[k]``, as :meth:`Reservoir.move` does."""
         if self.reservoir is not None:
             self.reservoir.move(places)
-        stay = places[: len(self._ranges)] >= 0
-        ranges = np.tile(_NO_RANGE, (int(places.max(initial=-1)) + 1, 1))
-        ranges[places[: len(self._ranges)][stay]] = self._ranges[stay]
-        self._ranges = ranges
 
     def follow(self, rows: EncodedRows, goal: Array, seen: SeenValues) -> tuple[EncodedRows, Array]:
         """Return events to learn, each followed by an earlier one, of negative weight; sample them.
@@ -162,9 +122,8 @@ class Rehearsal:
         reservoir = self.reservoir
         assert reservoir is not None
         seen.add(rows)
-        self._observe(rows)
         if self.lateness:  # labels that come one by one make new values known again and again
-            rows = self.steady(self._known.known(rows))
+            rows = self._known.known(rows)
         count, before = goal.shape[1], reservoir.seen
         held = np.minimum(before + np.arange(count), reservoir.most)  # before each event
         keys = block_keys((reservoir.seed ^ _DRAWS) + before * GOLDEN64 & MASK64, count)
@@ -185,7 +144,7 @@ class Rehearsal:
         order = order[order >= 0]
         both = np.concatenate([goal, targets], axis=1)[:, order]
         both[1] *= weights
-        return stack([rows, self.steady(earlier)]).select(order), both
+        return stack([rows, earlier]).select(order), both
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file; none before labels come late."""
@@ -193,11 +152,11 @@ class Rehearsal:
             return {}
         most = 0 if self.reservoir is None else self.reservoir.most
         lateness = np.array([*self._waited, self.usual, self._run, self._bound, most], dtype=np.int64)
-        seen = {"rehearsal.lateness": lateness, "rehearsal.ranges": self._ranges}
-        if self.reservoir is None:
-            return seen
-        known = {f"rehearsal.{name}": array for name, array in self._known.state_dict().items()}
-        return self.reservoir.state_dict() | known | seen
+        arrays = {"rehearsal.lateness": lateness}
+        if self.reservoir is not None:
+            arrays |= {f"rehearsal.{name}": array for name, array in self._known.state_dict().items()}
+            arrays |= self.reservoir.state_dict()
+        return arrays
 
     def load_state_dict(
         self, arrays: Arrays, seed: int, slots: int, largest: float, closed: bool = False
@@ -212,27 +171,7 @@ class Rehearsal:
             raise ValueError("how late labels came is impossible")
         self._waited, self.usual, self._run, self._bound = (first, last), usual, run, bound
         self.lateness = min(first, last) if min(first, last) >= LATE else 0
-        count = len(arrays["rehearsal.ranges"])
-        self._ranges = typed(arrays, "rehearsal.ranges", np.float64, (count, len(_NO_RANGE))).copy()
-        if count > slots or np.isnan(self._ranges).any():
-            raise ValueError("the ranges of its numbers are impossible")
         if most and not closed:
             self._known.load_state_dict(with_prefix(arrays, "rehearsal."))
             self.reservoir = Reservoir(most, seed)
             self.reservoir.load_state_dict(arrays, slots, largest)
-
-
-@njit(**ENTRY)
-def _observe_values(rows, ranges):
-    """Widen the ranges of numbers, and count their values outside of those known before."""
-    slots, _, values = rows
-    for i in range(values.shape[0]):
-        shared = min(i, slots.shape[0] - 1)
-        for j in range(values.shape[1]):
-            slot = slots[shared, j]
-            if slot >= 0:
-                one, value = ranges[slot], values[i, j]
-                one[_OUTSIDE] += 0.0 if one[_LOW] <= value <= one[_HIGH] else 1.0
-                one[_COUNT] += 1.0
-                one[_LEAST_NOW] = min(one[_LEAST_NOW], value)
-                one[_MOST_NOW] = max(one[_MOST_NOW], value)

@@ -3,7 +3,8 @@
 Time stamps, counters and the charge of a battery do. Experts relate such a number to the targets of recent
 events; it has had its earlier values only then, and later ones never. So where no labels come, predictions
 use its last value, and that of a calendar input that has not been through its circle, as the day of the year
-in the first year. With prompt labels nothing changes.
+in the first year. Where labels come late, many together (:mod:`streamk.learners.rehearsal`), what experts
+relate to it is that of the labels before, and it is at its mean. With prompt labels nothing changes.
 
 A number with a constant slope is uniform: if its deviation is ``σ``, its range is ``√12 σ``, and its last
 value is half of that from the mean. A number is time-like if both hold roughly, with the slope in the last
@@ -43,31 +44,31 @@ class TimeLike:
         self._events = -1
 
     def look(self, sample: EventSample, inputs: Inputs, events: int) -> None:
-        """Find time-like numbers after so many events, in a sample of the last ones."""
-        if events != self._events:
+        """Find time-like numbers after so many events, in a sample of the last ones, if there are any."""
+        if len(sample) and events != self._events:
             self._events, values = events, _last_values(sample, inputs, events)
             self.last = np.array([*values.items()]).reshape(-1, 2)
 
-    def at_last(self, rows: EncodedRows) -> EncodedRows:
-        """Return rows whose time-like numbers have their last values."""
+    def steady(self, rows: EncodedRows, statistics: Array | None) -> EncodedRows:
+        """Return rows whose time-like numbers have their last values, or with ``statistics`` their means."""
         if not len(self.last):
             return rows
         values, slots = rows.values.copy(), np.broadcast_to(rows.slots, rows.values.shape)
-        for slot, value in self.last:
-            values[slots == slot] = value
+        for slot, last in self.last:
+            values[slots == slot] = last if statistics is None else statistics[int(slot), MEAN]
         return EncodedRows(rows.slots, rows.keys, values)
 
     def state_dict(self) -> Arrays:
         """Return the array to store in a model file, if there are time-like numbers."""
         return {"time_like.last": self.last} if len(self.last) else {}
 
-    def load_state_dict(self, arrays: Arrays, slots: int, events: int) -> None:
+    def load_state_dict(self, arrays: Arrays, slots: int) -> None:
         """Load the array of a model file with so many slots; raise a ValueError if it is impossible."""
         if "time_like.last" in arrays:
             last = typed(arrays, "time_like.last", np.float64, (len(arrays["time_like.last"]), 2))
             if not (np.isin(last[:, 0], np.arange(slots)) & (abs(last[:, 1]) <= LARGEST)).all():
                 raise ValueError("its last values of time-like numbers are impossible")
-            self.last, self._events = last.copy(), events
+            self.last = last.copy()
 
 
 def _last_values(sample: EventSample, inputs: Inputs, events: int) -> dict[int, float]:

@@ -69,6 +69,17 @@ def test_a_calendar_input_is_time_until_it_has_been_through_its_circle():
     assert parts == {"elapsed", "weekday", "day_of_year"}  # after two days
 
 
+def test_a_counter_makes_no_difference_while_labels_come_in_chunks():
+    xs, ys = sensor_log("counter")
+    learner = streamk.KernelRegressor(features=768, seed=0)
+    for start in range(0, EVENTS, 500):
+        learner.predict_many(xs[start : start + 500])
+        learner.learn_many(xs[start : start + 500], ys[start : start + 500])
+    assert learner.summary()["time_like"] == ["counter"]
+    changed = [{**x, "counter": 10**6} for x in xs[:50]]
+    assert learner.predict_many(changed) == learner.predict_many(xs[:50])
+
+
 def test_last_values_out_of_bounds_are_rejected():
     learner, *_ = replayed()
     header, arrays = learner._to_parts()
