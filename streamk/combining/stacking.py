@@ -361,6 +361,7 @@ class Stacking(Combiner):
         self.logits = np.array([*(logits or [False] * experts), *[False] * len(saturated)])
         experts += len(saturated)
         self.classes, self._spans, self._settled = classes, spans, settled
+        self._half = (slice(None), *np.tril_indices(experts))
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self._curvature = side_by_side(np.array([penalty * np.eye(experts)] * sets))
         self._initial = np.full(sets, 1.0 / sets)
@@ -491,9 +492,8 @@ class Stacking(Combiner):
 
     def fields(self) -> Iterator[Field | Stateful]:
         """Yield weights, half of the curvature, shares and errors; for numbers also intervals and limits."""
-        half = (slice(None), *np.tril_indices(self.weights.shape[1]))
         yield Field("stacking.weights", "weights of experts", -_MOST, _MOST, live=True)
-        yield Field("stacking.curvature", "curvatures of experts", -_MOST, _MOST, part=half)
+        yield Field("stacking.curvature", "curvatures of experts", -_MOST, _MOST, part=self._half)
         yield Field("stacking.shares", "shares of experts", 0.0, _MOST, merge=MEAN)
         yield Field("stacking.error", "errors of predictions", 0.0, _MOST, merge=MEAN)
         yield Field("stacking.losses", "errors of experts", 0.0, _MOST, merge=MEAN)
@@ -504,7 +504,7 @@ class Stacking(Combiner):
 
     def complete(self) -> None:
         """Complete the curvature; raise a ValueError if no weights can be learned."""
-        row, column = np.tril_indices(self.weights.shape[1])
+        _, row, column = self._half
         self.curvature[:, column, row] = self.curvature[:, row, column]
         least = [np.linalg.eigvalsh(a)[0] + _ROUNDING * np.trace(a) for a in self.curvature]
         if not (self.shares.sum() > 0.0 and min(least) > 0.0):

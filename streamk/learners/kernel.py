@@ -214,10 +214,8 @@ class _Kernel(StreamingLearner):
         if self._map is None or rehearsal.lateness:
             return None
         labels = codec.memory[NOW].copy() if len(codec.memory) else _NOTHING
-        outputs, weights = (
-            self._outputs_for(x),
-            self._at_prediction.snapshot(self.events, self._combiner.live),
-        )
+        outputs = self._outputs_for(x)
+        weights = self._at_prediction.snapshot(self.events)
         answers = self._answers(x) if self._answers_by_both else np.zeros((2, self._outputs))
         return Seen(labels, outputs, answers, weights)
 
@@ -225,9 +223,7 @@ class _Kernel(StreamingLearner):
         """Return the predictions ``(2, K)`` of an event, perhaps the last one, by both combiners."""
         made, inputs = self._map, self._codec.inputs
         number, answers = self._both
-        predicted = (
-            None if self._handles is None else self._handles.predicted
-        )  # None once anything is learned
+        predicted = None if self._handles is None else self._handles.predicted  # None after learning
         if number != inputs.encoded or number != predicted:
             super()._predict_event(x)
             assert made is not None
@@ -248,7 +244,9 @@ class _Kernel(StreamingLearner):
         finally:
             self._at_prediction.end()
         if self.events > before and not rehearsal.lateness:
-            self._label_of(self._waiting.lateness(held), 1)
+            if rehearsal.label_of(self._waiting.lateness(held)):
+                self._combiner.set_delay(rehearsal.usual)
+                self._renew_arguments()
             if held.seen is not None and held.seen.answers.any():
                 self._stale_experts.label_of(*self._compared(held.seen.answers, y))
 
@@ -263,27 +261,24 @@ class _Kernel(StreamingLearner):
         deviation = float(spread(unit, 0)) or 1.0
         return (answers - unit[0, MEAN]) / deviation, (target - unit[0, MEAN]) / deviation
 
-    def _label_of(self, later: int, count: int) -> None:
-        """See labels before which so many later events were predicted."""
-        if self._rehearsal.label_of(later, count):
-            self._combiner.set_delay(self._rehearsal.usual)
-            self._renew_arguments()
-
     def _waits_no_longer(self, held: Held) -> None:
         self._rehearsal.no_label_comes(int(held.events == self.events))
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         rehearsal = self._rehearsal
         count = rehearsal.predicted
-        late = rehearsal.lateness_after(count)
-        if (late or rehearsal.rehearses) and not self._is_frozen:
-            rows, goal = self._encode_learned(x).copy(), np.array([[target], [weight]])
+        if self._is_frozen or not (rehearsal.lateness_after(count) or rehearsal.rehearses):
+            super()._learn_event(x, target, weight, outputs)
             rehearsal.label_comes(count, self._values)
-            self._ready(rows, outputs, opens=False)
-            self._learn_rows(rows, goal, np.zeros(1, dtype=np.intp), np.zeros((0, self._outputs)))
             return
-        super()._learn_event(x, target, weight, outputs)
+        rows, goal = self._encode_learned(x), np.array([[target], [weight]])
         rehearsal.label_comes(count, self._values)
+        made = self._ready(rows, outputs)
+        for part, goals in self._rehearse(rows, goal) if rehearsal.rehearses else [(rows, goal)]:
+            self._handles_of(made).predicted = None  # its inputs may be others now
+            self._run_event(made, True, part, *goals[:, 0].tolist())
+        if self._codec.counts[EVENTS] >= self._due:
+            self._learned()
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         learned, without = goal[1] > 0.0, np.isnan(goal[0])
@@ -310,8 +305,8 @@ class _Kernel(StreamingLearner):
         self._codec.inputs.samples += (self._rehearsal,)
         return made
 
-    def _rehearse(self, rows: EncodedRows, goal: Array) -> tuple[EncodedRows, Array]:
-        """Return events to learn, each followed by an earlier one."""
+    def _rehearse(self, rows: EncodedRows, goal: Array) -> list[tuple[EncodedRows, Array]]:
+        """Return events to learn, each followed by an earlier one, in parts."""
         rehearsal, inputs = self._rehearsal, self._codec.inputs
         if rehearsal.reservoir is None:
             assert self._map is not None
@@ -335,8 +330,8 @@ class _Kernel(StreamingLearner):
         if before or unlabelled.any():
             counts = unlabelled_before(unlabelled, goal[1] > 0.0, before)
         if self._rehearsal.rehearses and not len(out) and len(learned):
-            rows, goal = self._rehearse(rows.select(learned), goal[:, learned])
-            super()._learn_rows(rows, goal, np.flatnonzero(goal[1] > 0.0), out)
+            for part, goals in self._rehearse(rows.select(learned), goal[:, learned]):
+                super()._learn_rows(part, goals, np.flatnonzero(goals[1] > 0.0), out)
         elif counts is None:
             super()._learn_rows(rows, goal, learned, out)
         else:
@@ -360,10 +355,10 @@ class _Kernel(StreamingLearner):
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale, rehearsal = self._stale_experts, self._rehearsal
         rehearsal.predicted += 1
-        prompt = not rehearsal.rehearses and not (stale.passed and stale.unlabelled(self.events) > TRUSTED)
-        if prompt and not (self._is_frozen and len(self._look().last)):
+        few = not (stale.passed and stale.unlabelled(self.events) > TRUSTED)
+        if few and not rehearsal.rehearses and not (self._is_frozen and len(self._look().last)):
             return super()._predict_event(x, out)
-        if self._answers_by_both and out is None and self._shares(1)[0] == stale.part:
+        if few and self._answers_by_both and out is None and not (rehearsal.lateness or self._is_frozen):
             first, second = self._answers(x)
             between: Array = first + stale.part * (second - first)
             return between

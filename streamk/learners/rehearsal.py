@@ -41,6 +41,7 @@ _IN_A_ROW = 8  # labels that come later than usually, or sooner
 _MOST, _LEAST = 4096, 256  # events of the sample
 _INPUTS = 2**18  # of them all
 _DRAWS = 0x4452_4157  # differs from all random streams of features
+_AGAIN = np.array([[1.0], [-1.0]])  # an event that is learned again has a negative weight
 
 
 class Rehearsal:
@@ -71,18 +72,15 @@ class Rehearsal:
         """Whether earlier events are learned again."""
         return max(self.lateness, self.usual) >= LATE
 
-    def label_of(self, later: int, count: int = 1) -> bool:
-        """See labels before which so many later events were predicted; return whether ``usual`` changes."""
+    def label_of(self, later: int) -> bool:
+        """See a label before which so many later events were predicted; return whether ``usual`` changes."""
         before = self.usual
-        for _ in range(min(count, 2 * _IN_A_ROW)):
-            side = (2 * later > 3 * self.usual + 1) - (3 * later + 1 < 2 * self.usual)
-            goes_on = side * self._run > 0
-            self._bound = side * min(side * self._bound, side * later) if goes_on else later
-            self._run = self._run + side if goes_on else side
-            if abs(self._run) == _IN_A_ROW:
-                self.usual, self._run = self._bound, 0
-            if not self._run:
-                self._bound = 0
+        side = (2 * later > 3 * before + 1) - (3 * later + 1 < 2 * before)
+        goes_on = side * self._run > 0
+        self._bound = side * min(side * self._bound, side * later) if goes_on else abs(side) * later
+        self._run = self._run + side if goes_on else side
+        if abs(self._run) == _IN_A_ROW:
+            self.usual, self._run, self._bound = self._bound, 0, 0
         return self.usual != before
 
     def lateness_after(self, predicted: int) -> int:
@@ -114,10 +112,11 @@ class Rehearsal:
         if self.reservoir is not None:
             self.reservoir.move(places)
 
-    def follow(self, rows: EncodedRows, goal: Array, seen: SeenValues) -> tuple[EncodedRows, Array]:
+    def follow(self, rows: EncodedRows, goal: Array, seen: SeenValues) -> list[tuple[EncodedRows, Array]]:
         """Return events to learn, each followed by an earlier one, of negative weight; sample them.
 
-        Their values of categories are recorded in ``seen``.
+        They are in one part, or a part each if there is one event. Their values of categories are recorded in
+        ``seen``.
         """
         reservoir = self.reservoir
         assert reservoir is not None
@@ -128,8 +127,12 @@ class Rehearsal:
         held = np.minimum(before + np.arange(count), reservoir.most)  # before each event
         keys = block_keys((reservoir.seed ^ _DRAWS) + before * GOLDEN64 & MASK64, count)
         draws = (keys % np.maximum(held, 1).astype(np.uint64)).astype(np.intp)
-        old = np.flatnonzero(draws < len(reservoir))
         stored, goals = reservoir.rows() if before else (rows, goal)
+        if count == 1:
+            again = [(stored.select(draws), goals[:, draws] * _AGAIN)] if before else []
+            reservoir.add(rows, goal)
+            return [(rows, goal), *again]
+        old = np.flatnonzero(draws < len(reservoir))
         earlier, targets = stored.select(draws[old]), goals[:, draws[old]]
         source = np.full(count, -1)
         source[old] = count + np.arange(len(old))
@@ -144,7 +147,7 @@ class Rehearsal:
         order = order[order >= 0]
         both = np.concatenate([goal, targets], axis=1)[:, order]
         both[1] *= weights
-        return stack([rows, earlier]).select(order), both
+        return [(stack([rows, earlier]).select(order), both)]
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file; none before labels come late."""

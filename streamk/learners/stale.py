@@ -114,7 +114,7 @@ class StaleExperts:
     def label_of(self, answers: Array, target: Array) -> None:
         """Compare the target ``(K,)`` of an event with the predictions ``(2, K)`` of both combiners."""
         difference = answers[1] - answers[0]
-        error = np.clip(target - answers[0], -WIDE_CLIP, WIDE_CLIP)
+        error = (target - answers[0]).clip(-WIDE_CLIP, WIDE_CLIP)
         self.sums *= _REMEMBERED
         self.sums += float((difference * error).sum()), float((difference**2).sum()), 1.0
 

@@ -87,7 +87,7 @@ class Handles:
     predicted
         Number of the encoding whose prediction ``out`` and ``buffers`` hold, until something is learned.
     unlabelled
-        For predictions without new labels: the handle of parameters, and the label memory.
+        The handle of parameters for predictions without new labels.
     """
 
     parameters: Handle
@@ -100,7 +100,7 @@ class Handles:
     rows: EncodedRows | None = None
     buffers: Handle | None = None
     predicted: int | None = None
-    unlabelled: tuple[Handle, Array] | None = None
+    unlabelled: Handle | None = None
 
 
 class StreamingLearner(Learner):
@@ -644,14 +644,21 @@ class StreamingLearner(Learner):
         encoded, rows = rows, self._codec.inputs.transform(rows)
         handles = self._handles_of(e)
         handles.predicted = None
-        code = self._run_rows(handles, handles.views, learning, rows, goal, out)
+        how = learning, self._labels_learned
+        code = self._run_rows(handles.scratch, handles.views, how, rows, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
             self._run(e, learning, encoded, goal, out)
 
     def _run_rows(
-        self, handles: Handles, views: Handle, learning: bool, rows: EncodedRows, goal: Array, out: Array
+        self,
+        scratch: Scratch,
+        views: Handle,
+        how: tuple[bool, int],
+        rows: EncodedRows,
+        goal: Array,
+        out: Array,
     ) -> int:
         """Run the compiled loop on arrays of any layout; it is compiled for that of a single event."""
         filled = out
@@ -662,10 +669,10 @@ class StreamingLearner(Learner):
             ]
             rows, (goal, filled) = EncodedRows(*usual[:3]), usual[3:]
         rarely, width = 0 if self._stale is None else self._stale.rarely, rows.values.shape[1]
-        buffers = handles.scratch.take(width)
+        buffers = scratch.take(width)
         run = self._run_first if self._entry is None else self._entry.run
-        code: int = run(learning, self._labels_learned, rarely, False, buffers, rows, views, goal, filled)
-        handles.scratch.put_back(width, buffers)
+        code: int = run(*how, rarely, False, buffers, rows, views, goal, filled)
+        scratch.put_back(width, buffers)
         if filled is not out:
             out[:] = filled
         return code
@@ -673,17 +680,12 @@ class StreamingLearner(Learner):
     def _run_stale(self, e: FeatureMap, rows: EncodedRows, combiner: tuple[object, ...], out: Array) -> None:
         """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
         handles, transformed = self._handles_of(e), self._codec.inputs.transform(rows)
-        coding, source, record, groups, _ = self._all_but_rows(e)
         if handles.unlabelled is None:
-            mean = coding._replace(memory=np.empty_like(coding.memory))
-            handle = self._view(self._shared(e, mean, source, record), groups, combiner)
-            handles.unlabelled = (
-                make_handle((handle, handle, handle, self._at_prediction.outputs)),
-                mean.memory,
-            )
-        views, memory = handles.unlabelled
-        memory[:] = coding.memory[MEAN:]
-        code = self._run_rows(handles, views, False, transformed, np.zeros((2, len(out))), out)
+            *shared, groups, _ = self._all_but_rows(e)
+            view = self._view(self._shared(e, *shared), groups, combiner)
+            handles.unlabelled = make_handle((view, view, view, self._at_prediction.outputs))
+        views, goal = handles.unlabelled, np.zeros((2, len(out)))
+        code = self._run_rows(handles.scratch, views, (False, MEAN), transformed, goal, out)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
 

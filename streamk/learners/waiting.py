@@ -228,13 +228,14 @@ class AtPrediction:
         self.memory: Array = np.zeros((0, COLUMNS))
         self.outputs: Floats = np.zeros((0, 2, 0), dtype=np.float32)
         self.weights: list[AnyArray] = []
+        self._live: list[AnyArray] = []
         self.is_learned = False
         self._copies: tuple[int, list[AnyArray]] | None = None
 
-    def snapshot(self, events: int, live: Live) -> list[AnyArray]:
+    def snapshot(self, events: int) -> list[AnyArray]:
         """Return copies of the arrays of the combiner after so many events, made once."""
         if self._copies is None or self._copies[0] != events:
-            self._copies = events, [array.copy() for _, array in live]
+            self._copies = events, [array.copy() for array in self._live]
         return self._copies[1]
 
     def begin(self, seen: Seen | None) -> None:
@@ -254,6 +255,7 @@ class AtPrediction:
 
     def grow(self, experts: int, outputs: int, memory: Array, live: Live) -> None:
         """Resize for so many experts and outputs, the label memory and the arrays of the combiner."""
-        self.memory = np.zeros((2 if len(memory) else 0, COLUMNS))
+        self.memory = np.zeros_like(memory)
         self.outputs = padded(self.outputs, (experts, 2, outputs))
-        self.weights = [array.copy() for _, array in live]
+        self._live = [array for _, array in live]
+        self.weights = [array.copy() for array in self._live]

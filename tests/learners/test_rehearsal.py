@@ -243,10 +243,13 @@ def test_each_event_is_followed_by_one_before_it():
     single, together = Rehearsal(), Rehearsal()
     for one in single, together:
         one.begin(3, events[0], events[0].select(slice(0)), np.zeros((2, 0)))
-    followed = [single.follow(e, g, learner._values)[1] for e, g in zip(events, goals, strict=True)]
+    followed = [
+        np.concatenate([goal for _, goal in single.follow(e, g, learner._values)], axis=1)
+        for e, g in zip(events, goals, strict=True)
+    ]
     values = np.concatenate([e.values for e in events])
     all_rows = events[0]._replace(values=values)
-    _, both = together.follow(all_rows, np.concatenate(goals, axis=1), learner._values)
+    [(_, both)] = together.follow(all_rows, np.concatenate(goals, axis=1), learner._values)
     assert (np.concatenate(followed, axis=1) == both).all()
     again = both[1] < 0.0
     assert again.sum() == 59
