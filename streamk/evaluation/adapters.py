@@ -186,7 +186,6 @@ class LearnerAdapter(ModelAdapter):
     def __init__(self, learner: Any, task: str) -> None:
         classes = task == "classification"
         self.learner, self._classes = learner, classes
-        self._pass = learner.predict_proba_learn_many if classes else learner.predict_learn_many
         self._predict = learner.predict_proba_one if classes else learner.predict_one
         self._ask = learner.ask_proba_one if classes else learner.ask_one
         self._learn = learner.learn_one
@@ -213,11 +212,6 @@ class LearnerAdapter(ModelAdapter):
     def check(self, x: Event, y: object) -> None:
         """Raise the ValueError that learning the event would raise; learn nothing."""
         self._learn(x, y, 0.0)
-
-    def answer(self, xs: list[Event], ys: list[object]) -> Sequence[object]:
-        """Predict and learn through the learner's compiled pass."""
-        result: Sequence[object] = self._pass(xs, ys)
-        return result
 
     def answer_many(self, xs: EventChunk, ys: Sequence[object]) -> Table | Array:
         """Predict and learn through the learner's compiled pass, without a dict an event."""
