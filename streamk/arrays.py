@@ -79,8 +79,10 @@ def used_columns(array: AnyArray) -> NDArray[np.int32]:
     return np.flatnonzero(array.any(axis=tuple(range(array.ndim - 1)))).astype(np.int32)
 
 
-def unpacked(arrays: Arrays, values: str, used: str, like: AnyArray, what: str) -> AnyArray:
-    """Return an array as ``like``, of which a model file holds only the used columns.
+def unpacked(
+    arrays: Arrays, values: str, used: str, like: AnyArray, what: str, elsewhere: AnyArray | None = None
+) -> AnyArray:
+    """Return an array as ``like``, of which a model file holds only some columns; 0 is ``elsewhere``.
 
     Raises
     ------
@@ -90,6 +92,6 @@ def unpacked(arrays: Arrays, values: str, used: str, like: AnyArray, what: str) 
     columns = typed(arrays, used, np.int32, arrays[used].shape[:1])
     if not (np.diff(columns, prepend=-1) > 0).all() or not (columns < like.shape[-1]).all():
         raise ValueError(f"its columns of {what} are impossible")
-    whole = np.zeros_like(like)
+    whole = np.zeros_like(like) if elsewhere is None else elsewhere.copy()
     whole[..., columns] = typed(arrays, values, like.dtype.type, (*like.shape[:-1], len(columns)))
     return whole

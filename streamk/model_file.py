@@ -20,7 +20,7 @@ from safetensors.numpy import save as save_tensors
 
 from streamk.arrays import Arrays, Json
 
-FORMAT, EARLIER = 10, 9  # both are read
+FORMAT, EARLIER = 11, (9, 10)  # all are read
 _KEY = "streamk"
 
 
@@ -60,23 +60,30 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     except ValueError as error:
         raise ValueError(f"{broken}its header cannot be read ({error})") from None
     version = header.pop("format", None)
-    if version not in (EARLIER, FORMAT):
+    if version not in (*EARLIER, FORMAT):
         raise FormatError(
-            f"{source} has model format {version!r} and this streamk reads {EARLIER} and {FORMAT}; "
+            f"{source} has model format {version!r} and this streamk reads {EARLIER[0]} to {FORMAT}; "
             "load it with the version that wrote it"
         )
     digest = header.pop("sha256", None)
     if digest != _digest({"format": version, **header}, arrays) or pack(header, arrays, version) != data:
         raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
-    return _with_retired_experts(header) if version == EARLIER else header, arrays
+    return (header, arrays) if version == FORMAT else _of_today(header, arrays, version)
 
 
-def _with_retired_experts(header: Json) -> Json:
-    """Return the header of format 9 in this one: mixtures had more experts, whose parameter it lacks."""
-    parameters = header.get("parameters")
-    if not isinstance(parameters, dict) or "label_memory" not in parameters:
-        return header
-    return {**header, "parameters": {**parameters, "retired": True}}
+def _of_today(header: Json, arrays: Arrays, version: int) -> tuple[Json, Arrays]:
+    """Return parts of an earlier format as in this one: mixtures had other parameters."""
+    before = header.get("parameters")
+    if not isinstance(before, dict) or "label_memory" not in before:
+        return header, arrays
+    parameters = {"budget": "small", **{name: value for name, value in before.items() if name != "delay"}}
+    if version == EARLIER[0]:
+        parameters["retired"] = True
+    gone = "asked", "rehearsal.ranges"
+    arrays = {name: array for name, array in arrays.items() if not name.startswith(gone)}
+    if "codec.memory" in arrays:  # with a row of the labels that came late
+        arrays |= {"codec.memory": arrays["codec.memory"][[0, -1]], "codec.queue": arrays["codec.queue"][:1]}
+    return {**header, "parameters": parameters}, arrays
 
 
 def write(path: str | Path, header: Json, arrays: Arrays) -> int:

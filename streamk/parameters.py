@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from streamk.arrays import Json
 from streamk.combining.intervals import HIGHEST
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.targets import number
+from streamk.features.plans import BUDGETS
 from streamk.features.sketch import sketch_size
 from streamk.features.spectra import CAUCHY, family, mixable
 from streamk.kernels import Kernel, Polynomial
@@ -81,6 +82,7 @@ def check_mixture(values: Json, parts: int) -> None:
         ("label_memory", values["label_memory"], _flag(values["label_memory"]), "True or False"),
         ("relevance", values["relevance"], _flag(values["relevance"]), "True or False"),
         *((name, values[name], _flag(values[name]), "True or False") for name in _EXPERTS if name in values),
+        ("budget", values["budget"], _among(values["budget"], BUDGETS), " or ".join(map(repr, BUDGETS))),
         _seed(seed),
     )
 
@@ -174,7 +176,7 @@ def _whole(value: object, least: int, limit: float = math.inf) -> bool:
     )
 
 
-def _among(value: object, choices: Sequence[str]) -> bool:
+def _among(value: object, choices: Collection[str]) -> bool:
     return isinstance(value, str) and value in choices
 
 

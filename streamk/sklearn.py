@@ -155,11 +155,13 @@ class _KernelEstimator(BaseEstimator):
         self,
         features: int = 1536,
         relevance: bool = True,
+        budget: str = "default",
         passes: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.features = features
         self.relevance = relevance
+        self.budget = budget
         self.passes = passes
         self.random_state = random_state
 
@@ -221,6 +223,7 @@ class _KernelEstimator(BaseEstimator):
         return self._learner_class(
             features=self.features,
             relevance=self.relevance,
+            budget=self.budget,
             label_memory=False,
             neighbours=False,  # in a second pass, the nearest event would be the row itself
             seed=seed,
@@ -280,7 +283,7 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
 
     Parameters
     ----------
-    features, relevance
+    features, relevance, budget
         As for :class:`streamk.KernelClassifier`.
     passes
         How often all rows are learned. None tries 1, 2, 4, 8 and 16 on four rows of five, until the error on
@@ -321,11 +324,12 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
         self,
         features: int = 1536,
         relevance: bool = True,
+        budget: str = "default",
         passes: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         class_weight: Mapping[str, float] | Mapping[int, float] | Mapping[bool, float] | str | None = None,
     ) -> None:
-        super().__init__(features, relevance, passes, random_state)
+        super().__init__(features, relevance, budget, passes, random_state)
         self.class_weight = class_weight
 
     def partial_fit(
@@ -419,7 +423,7 @@ class KernelRegressor(RegressorMixin, _KernelEstimator):
 
     Parameters
     ----------
-    features, relevance
+    features, relevance, budget
         As for :class:`streamk.KernelRegressor`.
     passes, random_state
         As for :class:`KernelClassifier`.

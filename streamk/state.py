@@ -63,6 +63,8 @@ class Field(NamedTuple):
         Whether the first axis is that of the outputs of an expert.
     live
         Whether predictions depend on it, so that it is copied for labels that come late.
+    by_row
+        Whether places in use are rows, so that a model file holds the array transposed.
     """
 
     name: str
@@ -80,26 +82,31 @@ class Field(NamedTuple):
     merge: str = ""
     by_output: bool = False
     live: bool = False
+    by_row: bool = False
 
     def copied(self, name: str, used: str) -> Field:
         """Return the field of copies, along a new first axis: the places in use of any of them are stored."""
-        return Field(name, f"earlier {self.what}", self.least, self.most, used=used, possible=self.possible)
+        what = f"earlier {self.what}"
+        return self._replace(name=name, what=what, used=used, few=1.0, default=None)
 
     def of(self, state: Stateful) -> AnyArray:
         """Return the array."""
         array: AnyArray = getattr(state, self.attribute or self.name.rpartition(".")[2])
         return array
 
-    def stored(self, array: AnyArray) -> Arrays:
-        """Return what a model file holds of an array."""
+    def stored(self, array: AnyArray, reference: AnyArray | None = None) -> Arrays:
+        """Return what a model file holds of an array; only what differs from the ``reference``."""
         if self.counted is not None:
             array = array[1 : 1 + int(array[0]) - self.counted]
-        part = array[self.part]
+        part = self._oriented(array)
         array = self._within_bounds(part)
         if self._is_default(part) or self._is_default(array):
             return {}
         if self.used:
-            used = used_columns(np.ascontiguousarray(array).view(f"u{array.itemsize}"))
+            bits = np.ascontiguousarray(array).view(f"u{array.itemsize}")
+            if reference is not None:
+                bits = bits ^ self._within_bounds(self._oriented(reference)).view(bits.dtype)
+            used = used_columns(bits)
             if len(used) <= self.few * array.shape[-1]:
                 return {self.name: array[..., used], self.used: used}
         return {self.name: array}
@@ -109,8 +116,15 @@ class Field(NamedTuple):
             return False
         return not (array.size if self.counted is not None else (array != self.default).any())
 
-    def load(self, arrays: Arrays, into: AnyArray) -> None:
-        """Fill an array from a model file; raise a ValueError if what the file holds is impossible."""
+    def _oriented(self, array: AnyArray) -> AnyArray:
+        """Return the part that is stored, as a model file holds it."""
+        return np.ascontiguousarray(array[self.part].T) if self.by_row else array[self.part]
+
+    def load(self, arrays: Arrays, into: AnyArray, reference: AnyArray | None = None) -> None:
+        """Fill an array from a model file; raise a ValueError if what the file holds is impossible.
+
+        Where it holds nothing, the array is as the ``reference``, if there is one.
+        """
         if self.default is not None and self.name not in arrays:
             into[self.part] = self.default
             if self.counted is not None:
@@ -119,14 +133,15 @@ class Field(NamedTuple):
         if self.counted is not None:
             count = len(arrays[self.name])
             into[0], into = self.counted + count, into[1 : 1 + count]
-        like, kind = into[self.part], into.dtype.type
+        like, kind = self._oriented(into), into.dtype.type
         if self.used in arrays:
-            values = unpacked(arrays, self.name, self.used, like, self.what)
+            elsewhere = None if reference is None else self._oriented(reference)
+            values = unpacked(arrays, self.name, self.used, like, self.what, elsewhere)
         else:
             values = typed(arrays, self.name, kind, like.shape)
         if not (self._fits(values) and (self.possible is None or self.possible(values))):
             raise ValueError(f"its {self.what} are impossible")
-        into[self.part] = values
+        into[self.part] = values.T if self.by_row else values
 
     def _bounds(self, array: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return the bounds, rounded to finite numbers of the array's type if these are floats."""

@@ -31,7 +31,7 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
         assert file.get_tensor("expert0.coefficients").shape == (1, 2, 64)
-    assert header["format"] == 10
+    assert header["format"] == 11
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads 9 and 10"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads 9 to 11"):
         streamk.loads(data)
 
 
@@ -264,11 +264,11 @@ def test_saving_does_not_disturb_learning():
 
 
 def test_models_of_format_9_are_read():
-    learner = streamk.KernelRegressor(features=768, retired=True, seed=1)
+    learner = streamk.KernelRegressor(features=768, budget="small", retired=True, seed=1)
     learner.learn_many([{"a": i % 7, "b": i * 5 % 11} for i in range(90)], [i % 7 for i in range(90)])
     assert learner._stale is not None
     header, arrays = learner._to_parts()
-    del header["parameters"]["retired"]
+    del header["parameters"]["retired"], header["parameters"]["budget"]
     data = model_file.pack(header, arrays, 9)
     assert b'\\"format\\":9' in data
     again = streamk.loads(data)
@@ -279,11 +279,77 @@ def test_models_of_format_9_are_read():
         streamk.loads(data[:-1] + bytes([data[-1] ^ 1]))
 
 
-@pytest.mark.parametrize("version", [8, 11])
+def before_format_11(learner):
+    """Header and arrays as format 10 had them: an expert for each kind of coefficients of cells."""
+    header, arrays = learner._to_parts()
+    del header["parameters"]["budget"]
+    k = next(k for k, expert in enumerate(learner._experts) if expert.rule == "tables")
+    table, stale = learner._experts[k].coefficients, learner._stale.arrays[k]
+    outputs = learner._outputs
+    kinds = 1 if learner.classifies else 2
+    for name in ("coefficients", "used", "clock"):
+        clock = arrays.pop(f"expert{k}.{name}", None)
+    for kind in range(kinds):
+        arrays[f"expert{k + kind}.clock"] = clock
+        for (values, used), rows in {
+            (f"expert{k + kind}.coefficients", f"expert{k + kind}.used"): table,
+            (f"stale.values{k + kind}", f"stale.used{k + kind}"): stale,
+        }.items():
+            if learner.classifies and outputs == 2:
+                whole = np.array([rows[:, 1], -rows[:, 1]])[None]
+            else:
+                whole = np.array([rows[:, 1 + kinds * output + kind] for output in range(outputs)])[None]
+            places = np.flatnonzero(whole.view(np.uint32).any(axis=(0, 1))).astype(np.int32)
+            arrays[values], arrays[used] = whole[:, :, places], places
+        met = np.flatnonzero(table[:, 0]).astype(np.int32)
+        arrays[f"expert{k + kind}.counts"] = table[met, 0]
+        arrays[f"expert{k + kind}.met"] = met
+    return header, arrays
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_models_of_format_10_are_read(classes):
+    cls = streamk.KernelClassifier if classes else streamk.KernelRegressor
+    learner = cls(features=768, budget="small", seed=1)
+    rows = [{"a": i % 7, "b": i * 5 % 11} for i in range(90)]
+    learner.learn_many(rows, [i % (classes or 7) for i in range(90)])
+    again = streamk.loads(model_file.pack(*before_format_11(learner), 10))
+    assert again.to_bytes() == learner.to_bytes()
+    for made in (again, learner):
+        made.learn_many(rows[:50], [i % (classes or 5) for i in range(50)])
+    assert again.to_bytes() == learner.to_bytes()
+    assert again.budget == "small"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"met": [-1]},
+        {"met": [8192]},
+        {"used": [5, 4]},
+        {"counts": [np.nan]},
+        {"counts": [-1.0]},
+        {"values": [np.inf]},
+    ],
+)
+def test_impossible_tables_of_format_10_are_refused(change):
+    learner = streamk.KernelRegressor(features=768, budget="small", seed=1)
+    learner.learn_many([{"a": i % 7} for i in range(90)], [i % 7 for i in range(90)])
+    header, arrays = before_format_11(learner)
+    for name, value in change.items():
+        k = next(key for key in arrays if key.endswith(".met")).split(".")[0]
+        key = f"{k}.{'coefficients' if name == 'values' else name}"
+        arrays[key] = arrays[key].copy()
+        arrays[key].flat[: len(value)] = value
+    with pytest.raises(ValueError, match=r"impossible|do not belong"):
+        streamk.loads(model_file.pack(header, arrays, 10))
+
+
+@pytest.mark.parametrize("version", [8, 12])
 def test_models_of_other_formats_are_refused(version):
     header, arrays = learner()._to_parts()
     with pytest.raises(
-        model_file.FormatError, match=f"model format {version} and this streamk reads 9 and 10"
+        model_file.FormatError, match=f"model format {version} and this streamk reads 9 to 11"
     ):
         streamk.loads(model_file.pack(header, arrays, version))
 

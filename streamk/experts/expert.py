@@ -30,7 +30,7 @@ from streamk.vector.linear_algebra import LARGEST_COEFFICIENT, inner_products
 
 EVENTS, STEPS = 0, 1  # of a clock
 ITERATE, FINAL = 0, 1  # of outputs
-_FEW = 0.75  # of the columns: if no more are in use, a model file names them
+FEW = 0.75  # of the columns: if no more are in use, a model file names them
 
 
 def evaluate(expert: object, e: object, phi: object, i: object, outputs: object) -> None:
@@ -246,7 +246,7 @@ class Expert(Stateful):
         """Yield coefficients, if it has any, and clock; rules with more state add to these."""
         if self.is_linear:
             used = "" if self.columns is None else "used"
-            yield COEFFICIENTS._replace(used=used, few=_FEW)
+            yield COEFFICIENTS._replace(used=used, few=FEW)
             yield Field("clock", "counters", 0.0, LARGEST_COUNT, whole=True)
 
     @property

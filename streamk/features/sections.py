@@ -32,6 +32,8 @@ from streamk.features.columns.plain import (
 )
 from streamk.features.cross_moments import MOST, CrossMoments
 from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
+from streamk.features.plans import BUDGETS, GridPlan
+from streamk.features.ranks import Ranks
 from streamk.features.relevance import BLOCKS, LARGEST_FACTOR, no_relevance, pool_gaps, transform_of
 from streamk.features.sample import EventSample, SampleRecord
 from streamk.handles import Handle, make_handle
@@ -58,7 +60,8 @@ class SectionRecord(NamedTuple):
     columns, and ``starts`` of plain ones; ``parts``: first feature, its column, number of features, and
     whether they exist yet; ``transforms``, transposed, ``moments`` and ``gaps`` of relevance, and whether it
     is ``learned``; ``sums`` and ``squares`` of
-    :class:`streamk.features.cross_moments.CrossMoments`; ``families``, handles of those of columns.
+    :class:`streamk.features.cross_moments.CrossMoments`; ``knots`` of ranks; ``families``, handles of those
+    of columns.
     """
 
     amplitude: np.float32
@@ -79,6 +82,7 @@ class SectionRecord(NamedTuple):
     field_places: Integers
     sample: SampleRecord
     importance: Floats
+    knots: Floats
     families: tuple[Handle, ...]
 
 
@@ -93,8 +97,8 @@ class Sections(Stateful):
         Whether relevance is learned; if not, it is 1.
     grows
         Whether the blocks may grow by two thirds.
-    binning
-        Whether columns hold the cells of random grids (:mod:`streamk.features.columns.cells`).
+    plan
+        That of the random grids (:mod:`streamk.features.columns.cells`).
     quadratic
         Whether columns hold products of two inputs (:mod:`streamk.features.columns.products`).
 
@@ -111,7 +115,7 @@ class Sections(Stateful):
         features: int,
         learned: bool,
         grows: bool = False,
-        binning: bool = True,
+        plan: GridPlan = BUDGETS["default"],
         quadratic: bool = False,
     ) -> None:
         self.learned, sixth = learned, features // UNIT
@@ -126,8 +130,8 @@ class Sections(Stateful):
         self.tags: Keys = np.zeros(LINEAR, dtype=np.uint64)
         self.kinds = np.full(BLOCKS, IDENTITY)
         self.importance: Floats = np.ones((BLOCKS, FIELDS), dtype=np.float32)
-        unused = {"cells": not binning, "products": not quadratic}
-        self.families = [family(not unused.get(family.name, False)) for family in FAMILIES]
+        self.plan, self.ranks = plan, Ranks(FIELDS)
+        self.families = [family(plan, quadratic) for family in FAMILIES]
         self.width = self._end_of_parts
         for family in self.families:
             family.first = self.width
@@ -148,7 +152,7 @@ class Sections(Stateful):
             np.ascontiguousarray(self.transforms.transpose(0, 2, 1)), self.moments, self.gaps, self.learned,
             self.cross.sums, self.cross.squares, self.tags, self.factors,
             self.exchange_record.tags, self.exchange_record.places, self.sample.record, self.importance,
-            tuple(make_handle(family.record) for family in self.families),
+            self.ranks.knots, tuple(make_handle(family.record) for family in self.families),
         )  # fmt: skip
 
     @property
@@ -307,6 +311,9 @@ class Sections(Stateful):
             self.moments /= len(others)
             self.cross.fade(1.0 / len(others))
             self.exchanges.fade(1.0 / len(others))
+        moved = [self._by_field(other.ranks.knots, other, 0.0) for other in others]
+        counts = np.array([knots.any(axis=1) for knots in moved])
+        self.ranks.knots[:] = np.sum(moved, axis=0) / np.maximum(counts.sum(axis=0), 1)[:, None]
         self.kinds = others[0].kinds.copy()
         self.growth[0] = any(other.grown for other in others)
         for block in range(BLOCKS):
@@ -327,9 +334,9 @@ class Sections(Stateful):
         transform[np.ix_(here, here)] = other.transforms[block][np.ix_(there, there)]
         return transform, self._by_field(other.factors[block], other)
 
-    def _by_field(self, numbers: Floats, other: Sections) -> Floats:
-        """Return another learner's numbers of fields, by the places of this one; 1 for fields it lacks."""
-        values = np.ones(FIELDS, dtype=np.float32)
+    def _by_field(self, numbers: Floats, other: Sections, lacking: float = 1.0) -> Floats:
+        """Return another learner's numbers of fields, by the places of this one."""
+        values = np.full_like(numbers, lacking)
         ours, theirs = (e.exchanges.places for e in (self, other))
         for tag in ours.keys() & theirs.keys():
             values[ours[tag]] = numbers[theirs[tag]]
@@ -358,6 +365,8 @@ class Sections(Stateful):
         fields = every, slice(1 + len(in_use(self.exchanges.tags)))
         yield Field("map.factors", "factors", 0.0, FIELDS, part=fields)  # version 0.5 wrote such large ones
         yield Field("map.importance", "importances of fields", 0.0, 1.0, part=fields, default=1.0)
+        self.ranks.used = fields[1].stop
+        yield self.ranks
         self.cross.used = self._used
         yield self.cross
 

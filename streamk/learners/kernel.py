@@ -27,13 +27,16 @@ from streamk.encoding.labels import Label
 from streamk.encoding.rows import EncodedRows
 from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
 from streamk.encoding.seen import SeenValues
-from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
+from streamk.experts.tables import Share, Tables
 from streamk.features.map import FeatureMap
+from streamk.features.plans import BUDGETS, WITHOUT
+from streamk.features.ranks import FIRST as FIRST_RANKS
 from streamk.features.sample import Sampled
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
+from streamk.learners.earlier import with_rows
 from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, saturated_among
 from streamk.learners.regressor import Regressor
@@ -53,7 +56,7 @@ _HORIZON = 10_000_000  # events that scales count: they follow a shift or anothe
 # More features pay where those under relevance leave less than so much of the other experts' error, and yet
 # more than so much of the target's variance.
 _OF_OTHERS, _LEFT = 0.5, 0.05
-_NO_COSINES = Binning.rule, Neighbours.rule  # not among the others
+_NO_COSINES = Tables.rule, Share.rule, Neighbours.rule  # not among the others
 _NOTHING = np.zeros(0)
 _COMPARED = 32  # events at least for mean errors
 _UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
@@ -66,6 +69,7 @@ class _Kernel(StreamingLearner):
     relevance: bool = True
     binning: bool = True
     neighbours: bool = True
+    budget: str = "default"
     seed: int | None = None
     retired: bool = False
     products = False
@@ -74,7 +78,7 @@ class _Kernel(StreamingLearner):
     bandwidth = None
     scales = COARSE  # of the first section
     directions, average, scale_inputs = "keyed", False, True
-    _looked = 0  # events at the last check of tails
+    _looked = _ranked = 0  # events at the last check of tails, and when ranks last moved
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -194,7 +198,8 @@ class _Kernel(StreamingLearner):
 
     def _make_sections(self) -> Sections:
         grows = self.relevance and not self.classifies
-        return Sections(self.features, self.relevance, grows, self.binning, self.products)
+        plan = BUDGETS[self.budget] if self.binning else WITHOUT
+        return Sections(self.features, self.relevance, grows, plan, self.products)
 
     def _may_learn_apart(self, copies: int) -> float:
         """Return how many events remain until the next block under relevance opens."""
@@ -425,17 +430,37 @@ class _Kernel(StreamingLearner):
         if (events == EARLY or self._growth.due(events)) and events > self._looked:
             self._looked = events
             look(self)
+        if self._moves_ranks and events == _doubling(events) and events > self._ranked:
+            self._ranked = events
+            self._move_ranks()
         super()._learned()
+
+    @property
+    def _moves_ranks(self) -> bool:
+        return self.relevance and self.binning and BUDGETS[self.budget].by_size
+
+    def _move_ranks(self) -> None:
+        """Move the ranks of numbers towards those of the last events."""
+        sections, statistics = (
+            None if self._map is None else self._map.sections,
+            self._codec.inputs.statistics,
+        )
+        assert sections is not None
+        sections.ranks.move(sections.sample, statistics, sections.exchanges.places, self.events)
 
     @classmethod
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
+        if header["parameters"].get("budget") == "small":
+            arrays = with_rows(arrays, cls._with_parameters(header["parameters"])._experts)
         made = super()._from_parts(header, arrays, closed)
-        made._looked = made.events
+        made._looked = made._ranked = made.events
         made._rehearsal.predicted = made._waiting.waiting_since(made.events)
         return made
 
     def _until_due(self) -> float:
         until, events = super()._until_due(), self._codec.counts[EVENTS]
+        if self._moves_ranks:
+            until = min(until, _doubling(events + 1) - events)
         return min(until, EARLY - events) if events < EARLY else until
 
     def _open_due(self) -> None:
@@ -515,12 +540,17 @@ class _Kernel(StreamingLearner):
         yield {"features": 768, "binning": False, "neighbours": False, "seed": 7}
 
 
+def _doubling(events: float) -> int:
+    """Return the least power of two, from 128 on, that is not below a number of events."""
+    return max(FIRST_RANKS, 1 << max(int(events) - 1, 0).bit_length())
+
+
 @merge_into.register
 def _merge_mixtures(
     merged: _Kernel, parts: Sequence[_Kernel], shares: Sequence[float], base: _Kernel | None
 ) -> None:
     merge_streaming(merged, parts, shares, base)
-    merged._looked = merged.events
+    merged._looked = merged._ranked = merged.events
 
 
 @dataclass(eq=False, repr=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from streamk import model_file
-from streamk.arrays import Arrays, Json
 from streamk.exact import EXACT
 from streamk.learners import LEARNERS
 from streamk.learners.learner import Learner
@@ -55,19 +54,6 @@ def loads_with_extra(data: bytes, source: str = "the model") -> tuple[Learner, A
     if learner is None:
         raise ValueError(f"{source} holds a {name!r}, which this version of streamk does not have")
     try:
-        return learner._from_parts(*_without_delay(header, arrays)), extra
+        return learner._from_parts(header, arrays), extra
     except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
         raise ValueError(f"{source} is not a valid {name}: {error}") from None
-
-
-def _without_delay(header: Json, arrays: Arrays) -> tuple[Json, Arrays]:
-    """Return parts without ``delay``, a parameter of earlier versions, and without what only they stored."""
-    if "delay" not in header["parameters"]:
-        return header, arrays
-    parameters = {name: value for name, value in header["parameters"].items() if name != "delay"}
-    arrays = {
-        name: array for name, array in arrays.items() if not name.startswith(("asked", "rehearsal.ranges"))
-    }
-    if "codec.memory" in arrays:
-        arrays |= {"codec.memory": arrays["codec.memory"][[0, -1]], "codec.queue": arrays["codec.queue"][:1]}
-    return {**header, "parameters": parameters}, arrays

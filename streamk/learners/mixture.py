@@ -15,8 +15,9 @@ more than experts. So all experts share one map:
   (:mod:`streamk.features.columns.products`);
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
-* projections onto the cells of random grids (:mod:`streamk.experts.binning`), for numbers that act like
-  categories, edges and pairs of inputs; regressors have two, one of which learns the target's logarithm;
+* projections onto the cells of random grids (:mod:`streamk.experts.tables`), for numbers that act like
+  categories, edges, and combinations of inputs: one of all grids, one of those of each number of fields, and
+  for numbers one that learns the target's logarithm;
 * the five nearest of the last 512 events (:mod:`streamk.experts.neighbours`), for clusters that move;
 * the last label, and for classes their frequencies.
 
@@ -33,7 +34,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from streamk.arrays import Array
-from streamk.experts.binning import Binning
 from streamk.experts.error_scale import ErrorScale
 from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
@@ -41,6 +41,7 @@ from streamk.experts.neighbours import Neighbours
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
 from streamk.experts.subspace import Subspace
+from streamk.experts.tables import Share, Tables
 from streamk.features.columns.plain import LINEAR, PLAIN
 from streamk.features.sections import Sections
 from streamk.losses import CODES
@@ -104,9 +105,8 @@ def experts_on(
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if binning:
-        experts["binning"] = Binning(loss, cells, target)
-        if target is not None:
-            experts["binning, logarithms"] = Binning(loss, cells, target, logarithms=True)
+        tables = Tables(loss, cells, sections.plan, target)
+        experts |= {"binning": tables, **{f"binning, {name}": Share(loss) for name in tables.names}}
     if neighbours:
         experts["neighbours"] = Neighbours(loss, classes)
     if label_memory:

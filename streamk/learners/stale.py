@@ -165,8 +165,8 @@ class StaleExperts:
         arrays = waiting | {f"stale.{name}": array for name, array in self.combiner.state_dict().items()}
         arrays["stale.since"] = np.array([self.since])
         if self.since >= 0.0:
-            for field, array in zip(_fields(live), self.arrays, strict=True):
-                arrays |= field.stored(array)
+            for field, array, (_, now) in zip(copied_fields(live), self.arrays, live, strict=True):
+                arrays |= field.stored(array, now if field.by_row else None)
         return arrays
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int, closed: bool = False) -> None:
@@ -195,11 +195,12 @@ class StaleExperts:
         if closed:
             self.since = _UNKNOWN
         if self.since >= 0.0:
-            for field, array in zip(_fields(live), self.arrays, strict=True):
-                field.load(arrays, array)
+            for field, array, (_, now) in zip(copied_fields(live), self.arrays, live, strict=True):
+                field.load(arrays, array, now if field.by_row else None)
 
 
-def _fields(live: Live) -> list[Field]:
+def copied_fields(live: Live) -> list[Field]:
+    """Return the fields of copies of live arrays."""
     return [field.copied(f"stale.values{k}", f"stale.used{k}") for k, (field, _) in enumerate(live)]
 
 

@@ -14,6 +14,7 @@ from streamk.features.columns.plain import (
     in_use,
     index_of,
 )
+from streamk.features.plans import WITHOUT
 from streamk.features.sections import Sections
 from streamk.learners.kernel_loop import fill_columns, recall_columns
 from tests.features.scratch import Scratch, scratch_of
@@ -39,7 +40,7 @@ def filled(keys, places, event, learned, slot=CATEGORY - 7):
         (6, 2 * PLAIN + 6, 1, 1),
         (7, 2 * PLAIN + 7, 3, 0),
     ]
-    made = Sections(768, True, binning=False).record
+    made = Sections(768, True, plan=WITHOUT).record
     record = made._replace(
         families=made.families[:3],
         amplitude=np.float32(3.0), columns=keys, places=places, width=width, starts=starts,

@@ -255,7 +255,7 @@ def test_blocks_are_the_same_whatever_the_order_of_the_columns():
 
 def test_a_model_file_keeps_relevance_of_the_columns_in_use():
     xs, y = stream(2500)
-    learner = streamk.KernelRegressor(features=768, seed=3)
+    learner = streamk.KernelRegressor(features=768, budget="small", seed=3)
     learner.learn_many(xs, y)
     again = streamk.loads(learner.to_bytes())
     ours, theirs = learner._map.sections, again._map.sections
@@ -270,7 +270,7 @@ def test_a_model_file_keeps_relevance_of_the_columns_in_use():
     without = streamk.KernelRegressor(features=768, binning=False, neighbours=False, seed=3)
     without.learn_many(xs, y)
     assert len(without.closed().to_bytes()) < 60_000 < len(without.to_bytes())
-    assert len(closed.to_bytes()) < 130_000 < len(learner.to_bytes())
+    assert len(closed.to_bytes()) < 140_000 < len(learner.to_bytes())
 
 
 def test_what_is_explained_needs_no_cross_moments():

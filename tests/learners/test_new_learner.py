@@ -22,6 +22,7 @@ from streamk.experts.expert import ITERATE, Expert, count_step, step
 from streamk.features import sections
 from streamk.features.columns import FAMILIES
 from streamk.features.columns.family import Family, fill
+from streamk.features.plans import WITHOUT
 from streamk.features.sections import COARSE, Sections
 from streamk.learners import loading, streaming
 from streamk.learners.classifier import Classifier
@@ -70,7 +71,11 @@ Sizes = namedtuple("Sizes", "first")
 class SizeColumns(Family):
     """The number of inputs, and columns that are 0."""
 
-    name, columns_if_used, record_type = "sizes", 64, Sizes
+    name, record_type = "sizes", Sizes
+
+    def __init__(self, plan, quadratic):
+        super().__init__(plan, quadratic)
+        self.width = 64
 
 
 @implements(fill, Sizes)
@@ -133,7 +138,7 @@ class SizedRegressor(_Nudged, Regressor):
         self._begin([expert], Growth("fixed", 1000, self.features, self.features))
 
     def _make_sections(self) -> Sections:
-        return Sections(768, False, binning=False)
+        return Sections(768, False, plan=WITHOUT)
 
 
 @pytest.fixture(autouse=True)

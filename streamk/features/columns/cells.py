@@ -1,12 +1,16 @@
 """Random binning features: the cells of random grids that an event falls into.
 
-A *grid* divides the axis of a number ``z``, in deviations, into cells ``⌊z/δ + u⌋`` of a random width ``δ``
-and a random offset ``u``; a category is a cell by itself. A grid of two or three fields has a cell for every
-combination. The probability that two events share a cell is a kernel: if ``δ`` has the density
-``δ exp(−δ/ℓ)/ℓ²`` it is the Laplacian kernel ``exp(−|z − z'|/ℓ)`` of one field, and the product of these
-kernels of several (Rahimi and Recht 2007, §4). The kernel of all grids is their mean, an additive kernel of
-single fields, pairs and triples: it separates neighbouring values, and learns what holds for one pair of them
-only, which takes very many cosines (:mod:`streamk.features.map`).
+A *grid* divides the axis of a number ``z`` into cells ``⌊z/δ + u⌋`` of a random width ``δ`` and a random
+offset ``u``; a category is a cell by itself. A grid of several fields has a cell for every combination. The
+probability that two events share a cell is a kernel: if ``δ`` has the density ``δ exp(−δ/ℓ)/ℓ²`` it is the
+Laplacian kernel ``exp(−|z − z'|/ℓ)`` of one field, and the product of these kernels of several (Rahimi and
+Recht 2007, §4). The kernel of all grids is their mean, an additive kernel of single fields, pairs, triples
+and more: it separates neighbouring values, and learns what holds for one combination of them only, which
+takes very many cosines (:mod:`streamk.features.map`).
+
+A plan says how many grids there are, and of how many fields (:mod:`streamk.features.plans`). In all but the
+smallest one, ``z`` is the rank of the number (:mod:`streamk.features.ranks`); there it is the number in
+deviations.
 
 A grid uses the fields of the event with the least ``−log₂ h/r``: ``h`` is a uniform hash of grid and field,
 and ``r`` the importance of the field, so important fields are in more grids. Events with the same fields have
@@ -14,8 +18,8 @@ the same grids, and a new field changes only the grids that it enters. Half of t
 that each of the blocks under relevance was opened with. Of an event with more than 512 inputs, the first 512
 by key count.
 
-The index of a cell is a hash in ``[0, 8192)``, regenerated from the seed like all features; cells that share
-an index share a coefficient.
+A column holds a hash of 24 bits, regenerated from the seed like all features, of which a table uses the first
+(:mod:`streamk.experts.tables`).
 """
 
 from __future__ import annotations
@@ -33,28 +37,30 @@ from streamk.encoding.rows import CATEGORY
 from streamk.features.columns.family import Family, fill
 from streamk.features.columns.plain import column_of, tag_of
 from streamk.features.counter import block_keys, mix64, mix64_int, uniforms
+from streamk.features.plans import SCALES, GridPlan
+from streamk.features.ranks import rank_of
 from streamk.vector.cells import hash_cells
 
-GRIDS = 256
-_SIZES = 1, 2, 2, 3  # fields of a grid; every size has each scale in turn
-_SCALES = 2.0, 1.0, 0.5, 0.25  # ``ℓ``, in deviations
-_FIELDS = max(_SIZES)
-_CYCLE = len(_SIZES) * len(_SCALES)
 _WIDTH = 512  # inputs of an event that count
 _LEAST = 0.05  # importance
 _STREAM = 0x6772696473
+_FACTORS = (
+    0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5, 0x9E3779B185EBCA87, 0x85EBCA77C2B2AE63,
+    0x94D049BB133111EB, 0xBF58476D1CE4E5B9, 0xD6E8FEB86659FD93,
+)  # fmt: skip
 
 
 class GridRecord(NamedTuple):
     """Grids for compiled code.
 
-    ``keys`` and ``sizes`` of the grids, ``inverse`` ``1/δ`` and ``offsets`` ``u``, ``(3, grids)``;
-    ``first``, their first column.
+    ``keys`` and ``sizes`` of the grids, ``inverse`` ``1/δ`` and ``offsets`` ``u``, ``(fields, grids)``;
+    ``first``, their first column; ``parts`` of one size, ``factors`` of the hash; ``cycle``, after how many
+    grids the importance is that of the other block; and whether numbers are ``ranked``.
 
-    The rest is scratch. Of the last event: ``known``, the number of its fields, their ``tags``, their
-    ``places`` in every grid, ``(3, grids)``, and the ``start`` of the hash of every grid. Of the present
-    event: ``fields`` by tag, their ``numbers``, and ``codes`` of categories. ``draws`` and ``weights`` are
-    those of the choice.
+    The rest is scratch. Of the last event: ``known``, the number of its fields, their ``tags`` and the
+    ``entries`` of these among fields with relevance, their ``places`` in every grid, ``(fields, grids)``, and
+    the ``start`` of the hash of every grid. Of the present event: ``fields`` by tag, their ``numbers``, and
+    ``codes`` of categories. ``draws`` and ``weights`` are those of the choice.
     """
 
     keys: NDArray[np.uint64]
@@ -62,8 +68,13 @@ class GridRecord(NamedTuple):
     inverse: Array
     offsets: Array
     first: int
+    parts: Integers
+    factors: NDArray[np.uint64]
+    cycle: int
+    ranked: bool
     known: Integers
     tags: NDArray[np.uint64]
+    entries: Integers
     places: Integers
     start: NDArray[np.uint64]
     fields: NDArray[np.uint64]
@@ -73,29 +84,34 @@ class GridRecord(NamedTuple):
     weights: Array
 
 
-def draw_grids(seed: int, grids: int, first: int, blocks: int) -> GridRecord:
-    """Return so many grids, whose cells are in the columns from ``first`` on.
+def draw_grids(seed: int, plan: GridPlan, first: int, blocks: int) -> GridRecord:
+    """Return the grids of a plan, whose cells are in the columns from ``first`` on.
 
     ``δ`` is ``ℓ`` times the sum of two exponential variables. The grids are shared by ``blocks`` with their
     own importance of fields.
     """
-    stream, words = mix64_int(seed ^ _STREAM), np.uint64
-    draws = uniforms(stream, 3 * _FIELDS * grids).reshape(3, grids, _FIELDS)
-    scales = np.resize(_SCALES, grids)[:, None]
+    stream, words, grids, most = mix64_int(seed ^ _STREAM), np.uint64, plan.grids, max(plan.fields)
+    draws = uniforms(stream, 3 * most * grids).reshape(3, grids, most)
+    scales = np.resize(SCALES, grids)[:, None]
     return GridRecord(
         block_keys(stream, grids),
-        np.resize(np.repeat(_SIZES, len(_SCALES)), grids),
+        plan.sizes,
         np.ascontiguousarray((1.0 / (-scales * np.log(draws[0] * draws[1]))).T),
         np.ascontiguousarray(draws[2].T),
         first,
+        plan.parts,
+        np.array(_FACTORS, words),
+        len(SCALES) * (1 if plan.by_size else len(plan.fields)),
+        plan.by_size,
         np.full(1, -1),
         np.zeros(_WIDTH, words),
-        np.zeros((_FIELDS, grids), np.int64),
+        np.zeros(_WIDTH, np.int64),
+        np.zeros((most, grids), np.int64),
         np.zeros(grids, words),
         np.zeros(_WIDTH, words),
         np.zeros(_WIDTH + 1),
         np.zeros(_WIDTH + 1, words),
-        np.zeros(_FIELDS),
+        np.zeros(most),
         np.zeros((blocks, _WIDTH)),
     )
 
@@ -120,11 +136,15 @@ def importance_of(improvements: list[float], count: int) -> Floats:
 class CellColumns(Family):
     """Cells of random grids."""
 
-    name, columns_if_used = "cells", GRIDS
+    name = "cells"
+
+    def __init__(self, plan: GridPlan, quadratic: bool) -> None:
+        super().__init__(plan, quadratic)
+        self.plan, self.width = plan, plan.grids
 
     def draw(self, seed: int, blocks: int) -> None:
         """Draw the grids of a seed."""
-        self.grids = draw_grids(seed, self.width, self.first, blocks)
+        self.grids = draw_grids(seed, self.plan, self.first, blocks)
 
     @property
     def record(self) -> GridRecord:
@@ -138,8 +158,16 @@ def _fill_columns(grids, sections, scratch, i, learned, phi):
     fields = min(scratch.counts[i], _WIDTH)
     _sort_fields(grids, scratch, i, fields)
     _choose(sections, grids, fields)
+    if grids.ranked:
+        for j in range(fields):
+            if grids.codes[j] == np.uint64(0):
+                grids.numbers[j] = rank_of(sections.knots, grids.entries[j], grids.numbers[j])
     row = i * phi.shape[1] + grids.first
-    hash_cells(grids.start, grids.places, grids.inverse, grids.offsets, grids.numbers, grids.codes, phi, row)
+    start, places, inverse, offsets = grids.start, grids.places, grids.inverse, grids.offsets
+    for p in range(grids.parts.shape[0]):
+        part = grids.parts[p, 0], grids.parts[p, 1], grids.parts[p, 2]
+        fields_of = grids.numbers, grids.codes, grids.factors
+        hash_cells(start, places, inverse, offsets, fields_of, part, phi, row)
 
 
 @njit(**INNER)
@@ -171,6 +199,7 @@ def _choose(sections, grids, count):
         for j in range(count):
             grids.tags[j] = fields[j]
             place = column_of(sections.field_tags, sections.field_places, fields[j], False)
+            grids.entries[j] = place
             for block in range(grids.weights.shape[0]):
                 importance = np.float64(sections.importance[block, place])
                 grids.weights[block, j] = max(importance, _LEAST)
@@ -182,8 +211,8 @@ def _choose(sections, grids, count):
 def _choose_for(grids, g, count):
     """Choose the fields of grid ``g``, those with the least draws."""
     key, size, draws, places = grids.keys[g], grids.sizes[g], grids.draws, grids.places
-    weights = grids.weights[g // _CYCLE % grids.weights.shape[0]]
-    for f in range(_FIELDS):
+    weights = grids.weights[g // grids.cycle % grids.weights.shape[0]]
+    for f in range(draws.shape[0]):
         draws[f], places[f, g] = np.inf, count
     for j in range(count):
         drawn, place = negative_logarithm(mix64(key ^ grids.tags[j])) / weights[j], size

@@ -19,6 +19,7 @@ import numpy as np
 
 from streamk.arrays import Integers
 from streamk.dispatch import default
+from streamk.features.plans import GridPlan
 from streamk.state import Stateful
 
 
@@ -45,8 +46,10 @@ class Family(Stateful):
 
     Parameters
     ----------
-    used
-        Whether the map has them. Those in the parts are always there.
+    plan
+        That of the grids.
+    quadratic
+        Whether there are products of two inputs.
 
     Attributes
     ----------
@@ -55,10 +58,9 @@ class Family(Stateful):
     """
 
     name: ClassVar[str]
-    columns_if_used: ClassVar[int] = 0
 
-    def __init__(self, used: bool) -> None:
-        self.width, self.first = self.columns_if_used if used else 0, 0
+    def __init__(self, plan: GridPlan, quadratic: bool) -> None:
+        self.width = self.first = 0
 
     @property
     def columns(self) -> slice:

@@ -21,6 +21,7 @@ from streamk.dispatch import implements
 from streamk.encoding.rows import CATEGORY
 from streamk.features.columns.family import Family, fill
 from streamk.features.columns.plain import column_of
+from streamk.features.plans import GridPlan
 from streamk.vector.linear_algebra import clear
 
 INPUTS = 12
@@ -34,8 +35,12 @@ ProductRecord = namedtuple("ProductRecord", "first width")
 class ProductColumns(Family):
     """Products of two inputs."""
 
-    name, columns_if_used = "products", QUADRATIC
+    name = "products"
     record_type = ProductRecord
+
+    def __init__(self, plan: GridPlan, quadratic: bool) -> None:
+        super().__init__(plan, quadratic)
+        self.width = QUADRATIC if quadratic else 0
 
     def moved(self, plain: Integers) -> Integers:
         """Return the place of every column, −1 for none."""
