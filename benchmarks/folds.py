@@ -1,9 +1,10 @@
 """Estimators of scikit-learn on tables: five folds of shuffled rows, the same for every estimator.
 
-    python benchmarks/folds.py [--data DIRECTORY] [--only TABLE …]
+    python benchmarks/folds.py [--data DIRECTORY] [--only TABLE …] [--estimators NAME …] [--splits N]
 
-Accuracy of classes, R² of numbers; seconds to fit and to predict one fold, on this machine. Prints a Markdown
-table.
+With --splits, N times three random quarters to train on and the other one to test on, with another seed each
+time, instead. Accuracy of classes, R² of numbers; seconds to fit and to predict once, on this machine. Prints
+a Markdown table. LightGBM takes part with its defaults if it is installed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +25,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -33,12 +36,13 @@ FOLDS, COMPONENTS = 5, 1000
 
 
 class Table(NamedTuple):
-    """A file, its target, how many rows are used, and whether the target is a class."""
+    """A file, its target, how many rows are used, whether the target is a class, and fields to drop."""
 
     file: str
     target: str
     rows: int | None
     classes: bool
+    dropped: tuple[str, ...] = ()
 
 
 TABLES = {
@@ -48,6 +52,12 @@ TABLES = {
     "bike_hourly": Table("bike_hourly.csv.gz", "cnt", None, False),
     "kin40k": Table("kin40k.csv.gz", "target", None, False),
     "abalone": Table("abalone.csv", "rings", None, False),
+    "protein": Table("protein.csv.gz", "target", None, False),
+    "kings_county": Table("kings_county.csv.gz", "price", None, False),
+    "elevators": Table("elevators.csv.gz", "target", None, False),
+    "gas_turbine": Table("gas_turbine.csv.gz", "nitrogen_oxides", None, False, ("carbon_monoxide",)),
+    "airlines, 100,000 rows": Table("airlines.csv.gz", "delay", 100_000, True),
+    "poker, 60,000 rows": Table("poker_lsn.csv.gz", "class", 60_000, True),
 }
 
 
@@ -74,50 +84,76 @@ def linear(classes: bool) -> BaseEstimator:
     return LogisticRegression(max_iter=1000) if classes else Ridge()
 
 
-ESTIMATORS: dict[str, Callable[[bool], BaseEstimator]] = {
-    "streamk.sklearn": lambda classes: (KernelClassifier if classes else KernelRegressor)(random_state=0),
-    "linear": lambda classes: encoded(linear(classes)),
-    f"Nystroem({COMPONENTS:,}) and linear": lambda classes: nystroem(linear(classes)),
-    "histogram gradient boosting": lambda classes: (
+def streamk(classes: bool, seed: int, budget: str = "default") -> BaseEstimator:
+    """Return streamk's estimator of a task."""
+    return (KernelClassifier if classes else KernelRegressor)(budget=budget, random_state=seed)
+
+
+def lightgbm(classes: bool, seed: int) -> BaseEstimator:
+    """Return LightGBM's estimator of a task."""
+    from lightgbm import LGBMClassifier, LGBMRegressor
+
+    return (LGBMClassifier if classes else LGBMRegressor)(n_jobs=1, verbose=-1, random_state=seed)
+
+
+ESTIMATORS: dict[str, Callable[[bool, int], BaseEstimator]] = {
+    "streamk.sklearn": streamk,
+    "streamk.sklearn, small": partial(streamk, budget="small"),
+    "streamk.sklearn, large": partial(streamk, budget="large"),
+    "linear": lambda classes, _: encoded(linear(classes)),
+    f"Nystroem({COMPONENTS:,}) and linear": lambda classes, _: nystroem(linear(classes)),
+    "histogram gradient boosting": lambda classes, seed: (
         HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    )(random_state=0),
+    )(random_state=seed),
 }
+if find_spec("lightgbm"):
+    ESTIMATORS["LightGBM"] = lightgbm
 
 
 def load(table: Table, data: Path) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the inputs, strings as categories, and the target."""
-    frame = pd.read_csv(data / table.file, nrows=table.rows)
+    frame = pd.read_csv(data / table.file, nrows=table.rows).drop(columns=list(table.dropped))
     y = frame.pop(table.target)
     strings = frame.select_dtypes(exclude="number").columns
     return frame.astype(dict.fromkeys(strings, "category")), y.to_numpy()
 
 
-def measure(make: Callable[[bool], BaseEstimator], table: Table, data: Path) -> tuple[float, float, float]:
-    """Return the mean score of the folds, and seconds to fit and to predict one."""
+def measure(
+    make: Callable[[bool, int], BaseEstimator], table: Table, data: Path, splits: int
+) -> tuple[float, float, float]:
+    """Return the mean score, and seconds to fit and to predict once."""
     X, y = load(table, data)
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    if splits:
+        folds = ShuffleSplit(splits, test_size=0.25, random_state=0)
     scores, fitting, predicting = [], 0.0, 0.0
-    for training, test in KFold(FOLDS, shuffle=True, random_state=0).split(X):
-        model, began = make(table.classes), time.perf_counter()
+    for seed, (training, test) in enumerate(folds.split(X)):
+        model, began = make(table.classes, seed), time.perf_counter()
         model.fit(X.iloc[training], y[training])
         fitted = time.perf_counter()
         scores.append(model.score(X.iloc[test], y[test]))
         fitting, predicting = fitting + fitted - began, predicting + time.perf_counter() - fitted
-    return float(np.mean(scores)), fitting / FOLDS, predicting / FOLDS
+    return float(np.mean(scores)), fitting / len(scores), predicting / len(scores)
 
 
 def main() -> None:
     """Measure every estimator on every table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--only", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--only", nargs="+", choices=TABLES, default=list(TABLES), metavar="TABLE")
+    parser.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=list(ESTIMATORS))
+    parser.add_argument("--splits", type=int, default=0, help="random splits instead of five folds")
     arguments = parser.parse_args()
+    estimators = {name: ESTIMATORS[name] for name in arguments.estimators}
     X = pd.DataFrame({"a": range(100)})  # compile before time is taken
     for classes in (True, False):
-        ESTIMATORS["streamk.sklearn"](classes).fit(X, X["a"] % 2).predict(X)
-    print("| table | " + " | ".join(ESTIMATORS) + " |")
-    print("| --- |" + " ---: |" * len(ESTIMATORS))
+        streamk(classes, 0).fit(X, X["a"] % 2).predict(X)
+    print("| table | " + " | ".join(estimators) + " |")
+    print("| --- |" + " ---: |" * len(estimators), flush=True)
     for name in arguments.only:
-        cells = [measure(make, TABLES[name], arguments.data) for make in ESTIMATORS.values()]
+        cells = [
+            measure(make, TABLES[name], arguments.data, arguments.splits) for make in estimators.values()
+        ]
         shown = [f"{score:.3f} ({fit:.1f} s, {predict:.2f} s)" for score, fit, predict in cells]
         print(f"| {name} | " + " | ".join(shown) + " |", flush=True)
 
