@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from streamk.compiling import ENTRY, INNER, fma
-from streamk.vector.cells import hash_cells
+from streamk.vector.cells import BITS, hash_cells
 from streamk.vector.factor import empty_factor, update
 from streamk.vector.lanes import aligned, below, first_set, zeros_aligned
 from streamk.vector.linear_algebra import (
@@ -32,10 +32,11 @@ from streamk.vector.linear_algebra import (
     inner_product,
 )
 from streamk.vector.newton import add_products, fade, newton_steps, scratch_of, side_by_side
+from streamk.vector.tables import add_to_cells, sum_cells
 from streamk.vector.variables import any_new, gather, move
 
 RUNS, TURNS = 2000, 9
-EXPERTS, COLUMNS, INPUTS = 14, 512, 128  # of a mixture, of an expert, of a table
+EXPERTS, COLUMNS, INPUTS, CELLS = 14, 512, 128, 1 << 15  # of a mixture, of an expert, of a table; of cells
 Function = Callable[..., Any]
 U = np.uint64
 PLAIN: dict[Function, Function] = {}
@@ -154,19 +155,37 @@ def _nearest(numbers, limit):
     return places
 
 
-_FACTORS = np.array([0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5], dtype=np.uint64)
-_HALF, _LAST, _SHIFT = np.uint64(32), np.uint64(0xFF51AFD7ED558CCD), np.uint64(51)
+_HALF, _LAST, _SHIFT = np.uint64(32), np.uint64(0xFF51AFD7ED558CCD), np.uint64(64 - BITS)
 
 
 @plain(hash_cells)
-def _hash_cells(start, places, inverse, offsets, numbers, codes, phi, first):
-    for g in range(start.shape[0]):
+def _hash_cells(start, places, inverse, offsets, of_fields, part, phi, first):
+    (numbers, codes, factors), (begin, end, fields) = of_fields, part
+    for g in range(begin, end):
         cell = start[g]
-        for f in range(3):
+        for f in range(fields):
             j = places[f, g]
             whole = np.int64(np.floor(numbers[j] * inverse[f, g] + offsets[f, g]))
-            cell += (np.uint64(whole) + codes[j]) * _FACTORS[f]
+            cell += (np.uint64(whole) + codes[j]) * factors[f]
         phi[first + g] = np.int64(((cell ^ (cell >> _HALF)) * _LAST) >> _SHIFT)
+
+
+@plain(sum_cells)
+def _sum_cells(table, cells, part, sums):
+    p, begin, end = part
+    for r in range(table.shape[1]):
+        sums[p, r] = np.float32(0.0)
+    for g in range(begin, end):
+        for r in range(table.shape[1]):
+            sums[p, r] += table[cells[g], r]
+
+
+@plain(add_to_cells)
+def _add_to_cells(table, cells, rates, part, gains):
+    p, begin, end = part
+    for g in range(begin, end):
+        for r in range(table.shape[1]):
+            table[cells[g], r] += rates[g] * gains[p, r]
 
 
 @plain(fade)
@@ -245,6 +264,7 @@ def cases() -> dict[str, tuple[Function, tuple[Any, ...]]]:
     phi, coefficients, fields, grids = singles(3 * 1024), singles(6 * COLUMNS), 9, 256
     parts = rng.normal(size=(3, EXPERTS, 60))
     curvature, scores = side_by_side(np.tril(parts @ parts.transpose(0, 2, 1))), rng.normal(size=(3, EXPERTS))
+    cells = rng.integers(0, CELLS, 96).astype(np.uint32)
     zeros, (_, deviations, work) = side_by_side(np.zeros((3, EXPERTS))), scratch_of(EXPERTS)
     table = {
         "copy 9": (copy, (phi, 3, coefficients, 5, 9)),
@@ -266,9 +286,20 @@ def cases() -> dict[str, tuple[Function, tuple[Any, ...]]]:
             hash_cells,
             (
                 words(grids), rng.integers(0, fields, (3, grids)), rng.exponential(size=(3, grids)),
-                rng.random((3, grids)), rng.normal(size=fields) * 50.0, words(fields), singles(grids), 0,
+                rng.random((3, grids)), (rng.normal(size=fields) * 50.0, words(fields), words(3)),
+                (0, grids, 3), singles(grids), 0,
             ),
         ),
+        **{
+            f"sum_cells {w}": (sum_cells, (singles(CELLS, w), cells, (0, 0, 96), singles(1, w)))
+            for w in (4, 16)
+        },
+        **{
+            f"add_to_cells {w}": (
+                add_to_cells, (singles(CELLS, w), cells, singles(96), (0, 0, 96), singles(1, w) * one)
+            )
+            for w in (4, 16)
+        },
         "fade": (fade, (curvature, np.array([1.0, 0.9995, 0.99]), 10.0, 1.0)),
         "add_products": (
             add_products, (curvature, scores, 1, side_by_side(scores), (1e-9, 0.0, 2e-9), deviations)

@@ -56,7 +56,7 @@ from streamk.state import LARGEST_COUNT, Field, Live, Stateful
 from streamk.vector.cells import BITS
 from streamk.vector.lanes import aligned
 from streamk.vector.linear_algebra import LARGEST_COEFFICIENT
-from streamk.vector.tables import LANES, add_rows, fetch_rows, sum_rows
+from streamk.vector.tables import LANES, add_to_cells, fetch_cells, sum_cells
 
 _RIDGE = 0.05  # ``κ``
 _FADES = 0.1  # of a count, in the denominator of ``ρ``
@@ -233,7 +233,7 @@ def _evaluate(expert, e, phi, i, outputs):
     sums, (by_size, logarithms, halved), parts = expert.sums, expert.kinds, expert.parts
     _find_cells(expert, phi, i)
     for p in range(parts.shape[0]):
-        sum_rows(expert.coefficients, expert.cells, (p, parts[p, 0], parts[p, 1]), sums)
+        sum_cells(expert.coefficients, expert.cells, (p, parts[p, 0], parts[p, 1]), sums)
     last, each = e + (parts.shape[0] if by_size else 0), 1 + by_size + logarithms
     for k in range(1 if halved else outputs.shape[2]):
         at = _FIRST + each * k
@@ -287,7 +287,7 @@ def _step(expert, e, observation):
             for p in range(first, end):
                 gains[p, _FIRST + each * k + kind] = np.float32(residual[k] / whole)
     for p in range(parts.shape[0]):
-        add_rows(table, cells, rates, (p, parts[p, 0], parts[p, 1]), gains)
+        add_to_cells(table, cells, rates, (p, parts[p, 0], parts[p, 1]), gains)
     for g in range(grids):
         table[cells[g], _COUNT] += np.float32(weight)
     expert.clock[EVENTS] += 1.0
@@ -302,7 +302,7 @@ def _find_cells(expert, phi, i):
         start, shift = np.uint32(parts[p, 2]), np.uint32(parts[p, 3])
         for g in range(parts[p, 0], parts[p, 1]):
             cells[g] = start + (np.uint32(np.int32(phi[i, first + np.uint64(g)])) >> shift)
-    fetch_rows(expert.coefficients, cells)
+    fetch_cells(expert.coefficients, cells)
 
 
 @njit(**INNER)

@@ -568,8 +568,12 @@ class KernelClassifier(_Kernel, Classifier):
     relevance
         Whether features follow the learned relevance of inputs (:mod:`streamk.features.relevance`).
     binning
-        Whether one expert has a coefficient for every cell of random grids of one, two and three inputs
+        Whether experts have a coefficient for every cell of random grids
         (:mod:`streamk.features.columns.cells`).
+    budget
+        How many grids there are, and how many cells: ``"small"``, ``"default"`` or ``"large"``. The time of
+        an event grows by a third from the default to large, and files by a factor of about ten
+        (:mod:`streamk.features.plans`).
     neighbours
         Whether one expert predicts by the nearest of the last 512 learned events, whose scaled inputs and
         labels are then in the model file (:mod:`streamk.experts.neighbours`).
@@ -619,11 +623,10 @@ class KernelRegressor(_Kernel, Regressor):
         Number of random features to begin with, a multiple of 768. There are more of them than for classes,
         since numbers gain more by them; and where they pay, about a fifth is added, once. An event then takes
         twice the time.
-    relevance, neighbours, seed, retired
+    relevance, neighbours, budget, seed, retired
         As for :class:`KernelClassifier`.
     binning
-        As for :class:`KernelClassifier`, but two experts have cells: one learns the target, the other its
-        logarithm.
+        As for :class:`KernelClassifier`, with one expert more, which learns the target's logarithm.
     products
         Whether one expert is linear in products of two inputs (:mod:`streamk.features.columns.products`).
     label_memory

@@ -37,7 +37,7 @@ def _row(b: Builder, cells: Value, g: Value, width: Value) -> Value:
 
 
 @intrinsic
-def _fetch_rows(typing_context, table, cells):
+def _fetch_cells(typing_context, table, cells):
     """Prefetch the first numbers of the rows of all cells."""
 
     def generate(context, b, signature, arguments):
@@ -52,7 +52,7 @@ def _fetch_rows(typing_context, table, cells):
 
 
 @intrinsic
-def _sum_rows(typing_context, table, cells, part, sums):
+def _sum_cells(typing_context, table, cells, part, sums):
     """Set row ``p`` of ``sums`` to the sum of the rows of ``cells[begin:end]``, a multiple of four.
 
     The ``part`` is ``(p, begin, end)``.
@@ -79,7 +79,7 @@ def _sum_rows(typing_context, table, cells, part, sums):
 
 
 @intrinsic
-def _add_rows(typing_context, table, cells, rates, part, gains):
+def _add_to_cells(typing_context, table, cells, rates, part, gains):
     """Add to the row of each of ``cells[begin:end]`` its rate times row ``p`` of the gains."""
 
     def generate(context, b, signature, arguments):
@@ -98,6 +98,6 @@ def _add_rows(typing_context, table, cells, rates, part, gains):
     return types.void(table, cells, rates, part, gains), generate
 
 
-fetch_rows: Compiled = _fetch_rows
-sum_rows: Compiled = _sum_rows
-add_rows: Compiled = _add_rows
+fetch_cells: Compiled = _fetch_cells
+sum_cells: Compiled = _sum_cells
+add_to_cells: Compiled = _add_to_cells
