@@ -125,9 +125,14 @@ class Tables(Expert):
             if width > self.coefficients.shape[1]:
                 self.coefficients = aligned(padded(self.coefficients, (self.plan.cells, width)))
             if halved:
-                self.coefficients[:, self._of(1)] = -self.coefficients[:, self._of(0)]
+                self.separate(self.coefficients)
             self.sums: Floats = np.zeros((len(self.parts), width), dtype=np.float32)
             self.gains = np.zeros_like(self.sums)
+
+    def separate(self, coefficients: Floats) -> None:
+        """Fill the coefficients of the second class, in this table or a copy, which had only two so far."""
+        if not self.kinds[2]:
+            coefficients[:, self._of(1)] = 0.0 - coefficients[:, self._of(0)]  # no negative zeros
 
     @property
     def used(self) -> int:
@@ -143,7 +148,7 @@ class Tables(Expert):
     def coefficients_of(self, output: int) -> Floats:
         """Return the coefficients of an output, ``(cells, kinds)``."""
         halved = self.kinds[2] and output > 0
-        return -self.coefficients[:, self._of(0)] if halved else self.coefficients[:, self._of(output)]
+        return 0.0 - self.coefficients[:, self._of(0)] if halved else self.coefficients[:, self._of(output)]
 
     def within(self, columns: slice) -> bool:
         """Return False: cells do not depend on relevance."""
@@ -250,7 +255,7 @@ def _evaluate(expert, e, phi, i, outputs):
             outputs[last + 1, FINAL, k] = without_logarithm(total, _mean_of(expert.target))
     if halved:
         for j in range(e, last + 1):
-            outputs[j, ITERATE, 1], outputs[j, FINAL, 1] = -outputs[j, ITERATE, 0], -outputs[j, FINAL, 0]
+            outputs[j, ITERATE, 1] = outputs[j, FINAL, 1] = np.float32(0.0) - outputs[j, ITERATE, 0]
 
 
 @implements(step, TableRecord)

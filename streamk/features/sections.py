@@ -227,6 +227,12 @@ class Sections(Stateful):
         self.exchanges.fade(_KEPT)
         return self.columns_of_part(1 + block)
 
+    def move_ranks(self, statistics: Array, events: int) -> None:
+        """Move the ranks of numbers towards those of the last events (:mod:`streamk.features.ranks`)."""
+        self.ranks.move(self.sample, statistics, self.exchanges.places, events)
+        for family in self.families:
+            family.forget()
+
     def pool(self, whole: bool, error: float) -> None:
         """Put both blocks under the current relevance; see :meth:`renew`."""
         for block in range(BLOCKS):

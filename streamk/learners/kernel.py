@@ -38,7 +38,7 @@ from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.earlier import with_rows
 from streamk.learners.merging import merge_into, merge_streaming
-from streamk.learners.mixture import RELEVANT, error_scale, experts_on, saturated_among
+from streamk.learners.mixture import RELEVANT, error_scale, experts_on, rules_of, saturated_among
 from streamk.learners.regressor import Regressor
 from streamk.learners.rehearsal import LATE, Rehearsal
 from streamk.learners.stale import TRUSTED, StaleExperts, unlabelled_before
@@ -101,7 +101,7 @@ class _Kernel(StreamingLearner):
             records=True,
             memory=_HORIZON,
             clip=WIDE_CLIP,
-            rules=list(experts_on(sections, target).values()),
+            rules=rules_of(sections, target),
         )
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it
@@ -305,6 +305,13 @@ class _Kernel(StreamingLearner):
             return MEAN_LABELS
         return HELD if self._at_prediction.is_learned else super()._labels_learned
 
+    def _grow(self, outputs: int, features: int) -> None:
+        halved = [isinstance(expert, Tables) and expert.kinds[2] for expert in self._experts]
+        super()._grow(outputs, features)
+        for expert, before, copied in zip(self._experts, halved, self._stale_experts.arrays, strict=True):
+            if before and isinstance(expert, Tables):
+                expert.separate(copied)
+
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = super()._make_map(seed, slots)
         self._codec.inputs.samples += (self._rehearsal,)
@@ -431,22 +438,14 @@ class _Kernel(StreamingLearner):
             self._looked = events
             look(self)
         if self._moves_ranks and events == _doubling(events) and events > self._ranked:
-            self._ranked = events
-            self._move_ranks()
+            self._ranked, sections = events, None if self._map is None else self._map.sections
+            assert sections is not None
+            sections.move_ranks(self._codec.inputs.statistics, events)
         super()._learned()
 
     @property
     def _moves_ranks(self) -> bool:
         return self.relevance and self.binning and BUDGETS[self.budget].by_size
-
-    def _move_ranks(self) -> None:
-        """Move the ranks of numbers towards those of the last events."""
-        sections, statistics = (
-            None if self._map is None else self._map.sections,
-            self._codec.inputs.statistics,
-        )
-        assert sections is not None
-        sections.ranks.move(sections.sample, statistics, sections.exchanges.places, self.events)
 
     @classmethod
     def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
@@ -572,7 +571,7 @@ class KernelClassifier(_Kernel, Classifier):
         (:mod:`streamk.features.columns.cells`).
     budget
         How many grids there are, and how many cells: ``"small"``, ``"default"`` or ``"large"``. The time of
-        an event grows by a third from the default to large, and files by a factor of about ten
+        an event grows two- to threefold from the default to large, and files about tenfold
         (:mod:`streamk.features.plans`).
     neighbours
         Whether one expert predicts by the nearest of the last 512 learned events, whose scaled inputs and

@@ -117,6 +117,13 @@ def experts_on(
     return {name: expert for name, expert in experts.items() if name not in dropped}
 
 
+def rules_of(sections: Sections, target: Array | None) -> list[Expert]:
+    """Return an expert of every rule, in their order, whatever the plan of the grids."""
+    experts = list(experts_on(sections, target).values())
+    after = 1 + next(k for k, expert in enumerate(experts) if isinstance(expert, Tables))
+    return [*experts[:after], Share(experts[after - 1].loss), *experts[after:]]
+
+
 def saturated_among(names: Sequence[str]) -> dict[str, list[int]]:
     """Return the experts of the saturated outputs of classes (:mod:`streamk.combining.stacking`)."""
     return {name: [names.index(expert) for expert in experts] for name, experts in _SATURATED.items()}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+import streamk
 from streamk.encoding.codec import Unit
 from streamk.encoding.scaling import COUNT, MEAN, SQUARES
 from streamk.experts.expert import Merge, Observation, evaluate, step
@@ -122,6 +123,19 @@ def test_the_second_of_two_classes_needs_no_coefficients_until_there_is_a_third(
         assert (made.coefficients_of(k) == before[k]).all()
         np.testing.assert_allclose(before[k][:, 0], experts[0].A[k], atol=4e-4)
     assert not made.coefficients_of(2).any()
+
+
+def test_a_third_class_leaves_copies_for_stale_experts_as_they_were():
+    learner, rng = streamk.KernelClassifier(features=768, seed=1), np.random.default_rng(2)
+    rows = [{"a": a} for a in rng.normal(size=200).tolist()]
+    learner.learn_many(rows, [int(row["a"] > 0.0) for row in rows])
+    k = next(k for k, expert in enumerate(learner._experts) if isinstance(expert, Tables))
+    before = learner._stale.arrays[k][:, 1:3].copy()
+    learner.learn_one({"a": 9.0}, 2)
+    copied = learner._stale.arrays[k]
+    assert before.any()
+    assert (copied[:, 1:3] == before).all()
+    assert (copied[:, 3:5] == -before).all()
 
 
 def merged_of(experts, merge, classes=0):

@@ -71,7 +71,7 @@ def test_intervals_cover_their_level_when_targets_come_late():
 def test_a_model_saved_with_a_delay_is_read(memory, delay):
     """As earlier versions saved it: with a row and a queue of labels, and copies of parameters."""
     xs, ys = stream(90)
-    learner = streamk.KernelClassifier(features=768, label_memory=memory, seed=3)
+    learner = streamk.KernelClassifier(features=768, label_memory=memory, budget="small", seed=3)
     learner.learn_many(xs, ys)
     header, arrays = learner._to_parts()
     header = {**header, "parameters": {**header["parameters"], "delay": delay}}
@@ -80,6 +80,6 @@ def test_a_model_saved_with_a_delay_is_read(memory, delay):
         if memory:
             arrays["codec.memory"] = arrays["codec.memory"][[0, 0, 1]]
             arrays["codec.queue"] = np.array([*arrays["codec.queue"], 1.0, 0.0, 1.0])
-    again = streamk.loads(model_file.pack(header, arrays))
+    again = streamk.loads(model_file.pack(header, arrays, 10))
     assert again.to_bytes() == learner.to_bytes()
     assert again.predict_proba_one(xs[0]) == learner.predict_proba_one(xs[0])

@@ -146,10 +146,14 @@ class CellColumns(Family):
         """Draw the grids of a seed."""
         self.grids = draw_grids(seed, self.plan, self.first, blocks)
 
+    def forget(self) -> None:
+        """Choose the fields of grids again, and look up their knots, with the next event."""
+        self.grids.known[:] = -1
+
     @property
     def record(self) -> GridRecord:
         """The grids, whose fields are chosen again."""
-        self.grids.known[:] = -1
+        self.forget()
         return self.grids
 
 

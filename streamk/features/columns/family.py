@@ -70,6 +70,9 @@ class Family(Stateful):
     def draw(self, seed: int, blocks: int) -> None:
         """Draw what depends on the seed of a map with so many blocks under relevance."""
 
+    def forget(self) -> None:
+        """Forget what was computed for the fields of the last event."""
+
     def moved(self, plain: Integers) -> Integers:
         """Return the place of each column after the parts, −1 for none.
 
