@@ -196,7 +196,7 @@ class Tables(Expert):
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file."""
-        self.has_counts = bool(self.coefficients[:, _COUNT].any())
+        self.has_counts = bool((self.coefficients[:, _COUNT] > 0.0).any())
         return super().state_dict()
 
     def load_state_dict(self, arrays: Arrays) -> None:
