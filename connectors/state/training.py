@@ -60,7 +60,7 @@ def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Cha
     """Return the settings that differ, in the order of their keys.
 
     Parameters that only one of the two versions has are no change: the model has a value for each of those
-    of this version (:mod:`streamk.learners.loading`), with which the settings must agree first.
+    of this version (:mod:`streamk.model_file`), with which the settings must agree first.
     """
     in_both = before.keys() & now.keys()
     keys = sorted(in_both | {key for key in before.keys() | now.keys() if not key.startswith(_PARAMETER)})

@@ -1,6 +1,6 @@
 """Budgets: how many random grids a learner has, of how many fields, and how large its table is.
 
-Each is a point on the curve of errors and costs that ``docs/learners.md`` shows.
+``docs/learners.md`` has a table of them, and ``benchmarks/folds.py`` compares their errors and times.
 """
 
 from __future__ import annotations

@@ -570,9 +570,8 @@ class KernelClassifier(_Kernel, Classifier):
         Whether experts have a coefficient for every cell of random grids
         (:mod:`streamk.features.columns.cells`).
     budget
-        How many grids there are, and how many cells: ``"small"``, ``"default"`` or ``"large"``. The time of
-        an event grows two- to threefold from the default to large, and files about tenfold
-        (:mod:`streamk.features.plans`).
+        How many grids there are, and how many cells: ``"small"``, ``"default"`` or ``"large"``. A large
+        one takes several times the time and memory, and has larger files (:mod:`streamk.features.plans`).
     neighbours
         Whether one expert predicts by the nearest of the last 512 learned events, whose scaled inputs and
         labels are then in the model file (:mod:`streamk.experts.neighbours`).
