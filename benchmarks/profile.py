@@ -100,7 +100,7 @@ def step_group(coding, groups, scratch, targets, e, known):
     phi, residual = scratch.columns, scratch.residual.copy()
     for i in range(targets.shape[0]):
         aim = aim_of(coding, targets[i])
-        step_all(groups, e, Observation(phi, np.int64(i), scratch.outputs, aim, known, 1.0, residual))
+        step_all(groups, e, Observation(phi, np.int64(i), scratch.outputs, aim, known, 1.0, residual, False))
 
 
 def microseconds(part: Callable[[], object]) -> float:

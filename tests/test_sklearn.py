@@ -141,6 +141,15 @@ def test_passes():
         KernelRegressor(passes=0).fit(ROWS, NUMBERS)
 
 
+def test_passes_over_noise_are_no_evidence():
+    """Experts that have learned a row before agree with it, which says nothing about other rows."""
+    rng = np.random.default_rng(11)
+    X, y = rng.normal(size=(800, 6)), rng.integers(2, size=800)
+    model = KernelClassifier(passes=8, random_state=0).fit(X, y)
+    certain = abs(model.predict_proba(rng.normal(size=(400, 6)))[:, 1] - 0.5)
+    assert certain.mean() < 0.2
+
+
 def test_pipelines_searches_and_copies():
     X, y = load_iris(return_X_y=True)
     search = GridSearchCV(

@@ -111,11 +111,11 @@ def outputs_after(coding, target):
 
 
 @njit(**INNER)
-def observe_target(coding, target, weight):
-    """Count an event that was learned; its weight counts in the scale of the target."""
+def observe_target(coding, target, weight, horizon):
+    """Count an event that was learned; its weight, as the ``horizon``, counts in the scale of the target."""
     coding.counts[KNOWN] = outputs_after(coding, target)
     coding.counts[EVENTS] += 1.0
-    _observe(coding.target, target, coding.horizon, weight)
+    _observe(coding.target, target, horizon, weight)
 
 
 @njit(**INNER)

@@ -150,11 +150,11 @@ def standardise(value, statistics, at, clip):
 
 
 @njit(inline="always", **INNER)
-def _clip_of(statistics, at):
-    """Return how many deviations from its mean an input may be."""
+def clip_of(statistics, at, most):
+    """Return how many deviations from its mean an input may be: half of one farther than any value was."""
     if statistics[at, COUNT] < _KNOWN_WELL:
         return CLIP
-    return min(abs(standardise(statistics[at, HELD], statistics, at, CLIP)) + _FARTHER, CLIP)
+    return min(abs(standardise(statistics[at, HELD], statistics, at, most)) + _FARTHER, most)
 
 
 @both()
@@ -264,7 +264,7 @@ def scale_row(rows, i, statistics, exponents, seen, out, sorted_keys, of, to):
             at = -2 - slot if missing else slot
             if statistics[at, COUNT] == 0.0:
                 continue
-            z = 1.0 if missing else 1.0 + standardise(z, statistics, at, _clip_of(statistics, at))
+            z = 1.0 if missing else 1.0 + standardise(z, statistics, at, clip_of(statistics, at, CLIP))
         elif slot <= CATEGORY and not is_seen(seen, key):
             continue
         present += 1

@@ -64,6 +64,6 @@ class ErrorScale(LeastSquares):
 
 @implements(step, ErrorScaling)
 def _step(expert, e, observation):
-    phi, i, outputs, _, known, weight, residual = observation
-    wanted = Observation(phi, i, outputs, expert.response[0], known, weight, residual)
+    phi, i, outputs, _, known, weight, residual, again = observation
+    wanted = Observation(phi, i, outputs, expert.response[0], known, weight, residual, again)
     step(expert.fitting, e, wanted)

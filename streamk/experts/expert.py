@@ -46,7 +46,7 @@ class Observation(NamedTuple):
 
     Row ``i`` of ``phi`` are its features, ``outputs`` those of all experts, from :func:`evaluate`; ``aim`` is
     the class or number to learn, ``known`` the number of outputs including that of this event. ``residual``
-    is scratch, ``(K,)`` float64.
+    is scratch, ``(K,)`` float64; ``again`` says whether the event was learned before.
     """
 
     phi: Floats
@@ -56,6 +56,7 @@ class Observation(NamedTuple):
     known: int
     weight: float
     residual: Array
+    again: bool
 
 
 def step(expert: object, e: object, observation: object) -> None:

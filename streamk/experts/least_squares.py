@@ -310,7 +310,7 @@ def _least(information: Array, penalty: float) -> float:
 
 @implements(step, Fitting)
 def _step(expert, e, observation):
-    phi, i, outputs, aim, known, weight, residual = observation
+    phi, i, outputs, aim, known, weight, residual, _ = observation
     residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
     part = expert.forgetting
     if expert.watched:

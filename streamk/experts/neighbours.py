@@ -219,7 +219,7 @@ def _keep(expert, e, kept, outputs):
 
 @implements(step, Nearby)
 def _step(expert, e, observation):
-    phi, i, _, aim, _, weight, _ = observation
+    phi, i, _, aim, _, weight, _, _ = observation
     window, last = expert.coefficients[0, 0], _INPUTS
     w = int(expert.clock[EVENTS]) % WINDOW
     window[_LABEL * WINDOW + w] = np.float32(aim)

@@ -81,7 +81,7 @@ class Projection(Expert):
 
 @implements(step, Projecting)
 def _step(expert, e, observation):
-    phi, i, outputs, aim, known, weight, residual = observation
+    phi, i, outputs, aim, known, weight, residual, _ = observation
     length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
     rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
     slowness = expert.slowness

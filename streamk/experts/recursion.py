@@ -230,7 +230,7 @@ class Recursion(Expert):
 
 @implements(step, Recursing)
 def _step(expert, e, observation):
-    phi, i, outputs, aim, known, weight, residual = observation
+    phi, i, outputs, aim, known, weight, residual, _ = observation
     length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
     left = _pursue(expert, phi, i, residual[:known], weight)
     if expert.projected:

@@ -137,7 +137,7 @@ def _test(basis):
 
 @implements(step, Subspacing)
 def _step(expert, e, observation):
-    phi, i, outputs, aim, known, weight, residual = observation
+    phi, i, outputs, aim, known, weight, residual, _ = observation
     length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
     _move(expert, phi, i, length, residual, known, factor.noise_of(weight))
     count_step(expert.clock, expert.coefficients)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numba import njit
@@ -98,7 +98,7 @@ class Tables(Expert):
     """
 
     rule = "tables"
-    record_type = TableRecord
+    record_type: ClassVar[type] = TableRecord
 
     def __init__(self, loss: int, columns: slice, plan: GridPlan, target: Array | None) -> None:
         super().__init__(loss, columns=columns)
@@ -260,7 +260,7 @@ def _evaluate(expert, e, phi, i, outputs):
 
 @implements(step, TableRecord)
 def _step(expert, e, observation):
-    phi, i, outputs, aim, known, weight, residual = observation
+    phi, i, outputs, aim, known, weight, residual, _ = observation
     table, cells, rates, parts = expert.coefficients, expert.cells, expert.rates, expert.parts
     gains, (by_size, logarithms, halved), grids = expert.gains, expert.kinds, cells.shape[0]
     _find_cells(expert, phi, i)

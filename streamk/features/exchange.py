@@ -235,10 +235,12 @@ def exchange_field(exchanges, scratch, i, j, events, unit, spare):
     for m in range(count):
         if m != j or other >= 0:
             keys[0, to], slots[0, to] = row_keys[i, m], of[i, m]
+            spare.codes[0, to], spare.wide[0, to] = scratch.codes[i, m], scratch.wide[i, m]
             for k in range(unit.shape[0]):
                 changed[k, 0, to] = inputs[k, i, m]
             if m == j:
-                keys[0, to] = key
+                keys[0, to], spare.codes[0, to] = key, np.uint64(0)
+                spare.wide[0, to] = np.float32(np.float64(value) * unit[0])
                 for k in range(unit.shape[0]):
                     changed[k, 0, to] = np.float32(np.float64(value) * unit[k])
             to += 1

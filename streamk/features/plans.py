@@ -65,3 +65,4 @@ BUDGETS = {
     "large": GridPlan((1, 2, 3, 4, 6, 8), 1920, (14, 16, 18, 19, 19, 19)),
 }
 WITHOUT = GridPlan((1,), 0, (0,), by_size=False)
+VALUES = GridPlan((1,), 64, (16,), by_size=False)  # a cell for the value of each field

@@ -47,7 +47,8 @@ _KEPT = 0.5  # of earlier relevance, when a block opens
 _YOUNGER = 0.9
 _STEEPEST = 20.0  # mean squared gradient, in units of the mean square by which exchanges move predictions
 _MOST = 1e100
-_LEAST = 1e-9  # variance of targets
+_LEAST = 1e-9  # variance of targets; sum of importances
+_MOVED = 0.25  # of all importance: grids whose fields change begin again, so fields follow only large changes
 IDENTITY, DIAGONAL, WHOLE = 0, 1, 2  # kinds of transforms
 _KINDS = (DIAGONAL, WHOLE)
 _INPUTS = np.array([0, 1, 2, 1, 2])  # of features: the parts, and the growth of the blocks
@@ -213,7 +214,7 @@ class Sections(Stateful):
         The first block, at the second opening, uses the diagonal, and the other one the full matrix. Later a
         block takes the kind of the block with the smaller mean squared error of ``errors``; the error of the
         younger block, which has learned from a third fewer events, is multiplied by 0.9. ``error`` is that of
-        the best expert.
+        the best expert. The block's grids get other fields only if a quarter of all importance has moved.
         """
         block = opening % BLOCKS
         younger = 1 - block
@@ -221,11 +222,19 @@ class Sections(Stateful):
         kind = _KINDS[block] if IDENTITY in self.kinds else int(self.kinds[better])
         self.kinds[block] = kind
         self.transforms[block], self.factors[block] = self._transform(error, kind == WHOLE)
-        self.importance[block] = self.exchanges.importance()
+        importance = self.exchanges.importance()
+        if opening <= BLOCKS or self._distance(importance, self.importance[block]) > _MOVED:
+            self.importance[block] = importance
         self.moments *= _KEPT
         self.cross.fade(_KEPT)
         self.exchanges.fade(_KEPT)
         return self.columns_of_part(1 + block)
+
+    def _distance(self, importance: Floats, before: Floats) -> float:
+        """Return how much of all importance has moved from field to field since ``before``."""
+        known = slice(1, 1 + len(in_use(self.exchanges.tags)))
+        now, then = (shares[known] / max(shares[known].sum(), _LEAST) for shares in (importance, before))
+        return float(np.maximum(now - then, 0.0).sum())
 
     def move_ranks(self, statistics: Array, events: int) -> None:
         """Move the ranks of numbers towards those of the last events (:mod:`streamk.features.ranks`)."""

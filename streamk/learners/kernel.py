@@ -30,6 +30,7 @@ from streamk.encoding.seen import SeenValues
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
 from streamk.experts.tables import Share, Tables
+from streamk.experts.values import Values
 from streamk.features.map import FeatureMap
 from streamk.features.plans import BUDGETS, WITHOUT
 from streamk.features.ranks import FIRST as FIRST_RANKS
@@ -56,7 +57,7 @@ _HORIZON = 10_000_000  # events that scales count: they follow a shift or anothe
 # More features pay where those under relevance leave less than so much of the other experts' error, and yet
 # more than so much of the target's variance.
 _OF_OTHERS, _LEFT = 0.5, 0.05
-_NO_COSINES = Tables.rule, Share.rule, Neighbours.rule  # not among the others
+_NO_COSINES = Tables.rule, Share.rule, Values.rule, Neighbours.rule  # not among the others
 _NOTHING = np.zeros(0)
 _COMPARED = 32  # events at least for mean errors
 _UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
@@ -480,7 +481,11 @@ class _Kernel(StreamingLearner):
                 self._stale.forget()
             for expert in self._experts:
                 expert.forget(columns)
-            self._waiting.exchange([k for k, expert in enumerate(self._experts) if expert.within(columns)])
+            again = [k for k, expert in enumerate(self._experts) if expert.within(columns)]
+            self._combiner.skip(again)
+            if self._stale is not None:
+                self._stale.combiner.skip(again)
+            self._waiting.exchange(again)
         self._renew_arguments()
 
     def _to_parts(self) -> tuple[Json, Arrays]:

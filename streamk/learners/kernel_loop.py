@@ -21,7 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Places
-from streamk.combining.combiner import Combiner, adapt, combine, limit, within_limits
+from streamk.combining.combiner import Combiner, adapt, combine, limit, weigh, within_limits
 from streamk.compiling import CALLED, ENTRY, INNER, ZERO
 from streamk.dispatch import over, over_groups
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
@@ -35,6 +35,7 @@ from streamk.features.columns.plain import Keys, tag_columns, tag_of
 from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
 from streamk.features.map import FeatureMap
+from streamk.features.raw_values import note_values
 from streamk.features.relevance import (
     BLOCKS,
     add_gradients,
@@ -52,6 +53,7 @@ from streamk.vector.lanes import LANES, aligned
 
 _MOST_WIDTHS, _MOST_FREE = 64, 4  # of rows; of tiles
 DONE, OVERFLOWED, TOO_SMALL = -1, -2, -3
+NOTHING, EVERYTHING, EXPERTS, COMBINER = 0, 1, 2, 3  # what learns from rows
 
 
 class Buffers(NamedTuple):
@@ -60,6 +62,8 @@ class Buffers(NamedTuple):
     inputs: Floats
     keys: Keys
     slots: NDArray[np.int32]
+    codes: NDArray[np.uint64]
+    wide: Floats
     counts: Places
     units: Array
     raw: Floats
@@ -111,6 +115,8 @@ class Scratch:
             np.empty((kinds, rows, width), dtype=np.float32),
             np.empty((rows, width), dtype=np.uint64),
             np.empty((rows, width), dtype=np.int32),
+            np.zeros((rows, width), dtype=np.uint64),
+            np.zeros((rows, width), dtype=np.float32),
             np.empty(rows, dtype=np.int64),
             np.empty(rows),
             aligned(np.zeros((rows, e.width), dtype=np.float32)),
@@ -158,11 +164,13 @@ def recall_columns(sections, memory, when, phi, i):
 
 @njit(nogil=True, **ENTRY)
 def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out):  # noqa: PLR0912  # one loop
-    """Predict rows, and learn each after its prediction if ``learning``.
+    """Predict rows, and learn each after its prediction.
 
     Parameters
     ----------
-    learning : bool
+    learning : int
+        What learns: ``NOTHING``; ``EVERYTHING``; all but the combiners, if the experts have learned these
+        rows before (``EXPERTS``); or the combiners only, if the experts never learned them (``COMBINER``).
     late : int
         The labels with which an event is learned: ``NOW``, those that have arrived; ``HELD``, those that had
         arrived when it was predicted, and the combiner learns from the outputs at that time; ``MEAN``, if
@@ -224,22 +232,27 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                     scratch.inputs, scratch.keys, scratch.slots, i,
                 )  # fmt: skip
                 scratch.units[i] = scale_of(widths[i], coding.exponents[0])
+                note_values(rows, start + i, coding.statistics, scratch, i)
                 gets_column = transform_row(features.sections, scratch, i)
-            if learning and goal[1, start + i] > 0.0:
-                observe_row(rows, start + i, coding.statistics, coding.horizon, goal[1, start + i])
+            if learning != NOTHING and learning != COMBINER and goal[1, start + i] > 0.0:
+                horizon = _horizon(handle, goal[1, start + i])
+                observe_row(rows, start + i, coding.statistics, horizon, goal[1, start + i])
                 mark_seen(coding.seen, rows, start + i)
                 if gets_column:
                     break  # the next row is transformed by it
         if not reused:
             _featurize(handle, scratch, size)
         for i in range(size):
-            learned = learning and goal[1, start + i] > 0.0
+            learned = learning != NOTHING and learning != COMBINER and goal[1, start + i] > 0.0
             if not reused:
                 fill_columns(features.sections, scratch, np.int64(i), learned, phi)
-            if learning and goal[1, start + i] < 0.0:
+            if learning == COMBINER and goal[1, start + i] > 0.0:
+                _compare(handle, stale, scratch, phi, np.int64(i), goal[:, start + i])
+                continue
+            if learning != NOTHING and goal[1, start + i] < 0.0:
                 _learn_again(handle, stale, rarely, scratch, phi, np.int64(i), goal[:, start + i])
                 continue
-            if learned and is_drawn(rarely, coding.counts[EVENTS]):
+            if learned and learning != EXPERTS and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), scratch, residual)
                 _adapt(stale, stale, scratch, residual, goal[0, start + i], goal[1, start + i])
@@ -259,16 +272,24 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                     prediction = residual
                     _copy_outputs(asked, scratch.outputs)
                     combine(before.combiner, coding, scratch.outputs, scratch.working, prediction)
-                _adapt(handle, before if late == HELD else handle, scratch, prediction, actual, weight)
+                if learning != EXPERTS:
+                    _adapt(handle, before if late == HELD else handle, scratch, prediction, actual, weight)
                 if late == HELD:
                     recall_columns(features.sections, before.coding.memory, np.int64(NOW), phi, np.int64(i))
                     evaluate_all(handle.groups, 0, phi, np.int64(i), scratch.outputs)
                 if is_learned(coding, target):
                     noted = target, weight, predicted, 0.0 if coding.classes else actual
                     sample_event(features.sections, rows, start + i, phi, i, coding.counts[EVENTS], noted)
-                _learn(handle, scratch, phi, np.int64(i), target, weight)
+                _learn(handle, scratch, phi, np.int64(i), target, weight, learning == EXPERTS)
         start += size
     return OVERFLOWED if features.counts[1] > 0 else DONE
+
+
+@njit(**INNER)
+def _horizon(handle, weight):
+    """Return the horizon of scales, a number of events, in weights."""
+    usual = weigh(handle.combiner, weight)
+    return handle.coding.horizon * (weight / usual if usual > 0.0 else 1.0)
 
 
 @njit(**CALLED)
@@ -295,16 +316,27 @@ def _adapt(handle, before, scratch, prediction, target, weight):
 
 
 @njit(**CALLED)
-def _learn(handle, scratch, phi, i, target, weight):
-    """Let relevance and the experts learn row ``i``."""
+def _compare(handle, stale, scratch, phi, i, goal):
+    """Let both combiners learn row ``i``, which no expert has learned."""
+    target, weight, prediction = goal[0], goal[1], scratch.residual
+    _answer(handle, np.int64(MEAN), phi, i, scratch, prediction)
+    _adapt(handle, handle, scratch, prediction, target, weight)
+    combine(stale.combiner, handle.coding, scratch.outputs, scratch.working, prediction)
+    _adapt(stale, stale, scratch, prediction, target, weight)
+
+
+@njit(**CALLED)
+def _learn(handle, scratch, phi, i, target, weight, again):
+    """Let relevance and the experts learn row ``i``, ``again`` or for the first time."""
     coding = handle.coding
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
         _take_products(handle, scratch, i, aim, weight)
-        observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual)
+        by = weigh(handle.combiner, weight)
+        observation = Observation(phi, i, scratch.outputs, aim, known, by, scratch.residual, again)
         step_all(handle.groups, 0, observation)
         remember(coding.memory, coding.arrived, aim, coding.classes)
-    observe_target(coding, target, weight)
+    observe_target(coding, target, weight, _horizon(handle, weight))
 
 
 @njit(**CALLED)
@@ -318,7 +350,9 @@ def _learn_again(handle, stale, rarely, scratch, phi, i, goal):
         _adapt(stale, stale, scratch, prediction, target, weight)
     if is_learned(coding, within):
         aim, known = aim_of(coding, within), outputs_after(coding, within)
-        step_all(handle.groups, 0, Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual))
+        by = weigh(handle.combiner, weight)
+        observation = Observation(phi, i, scratch.outputs, aim, known, by, scratch.residual, True)
+        step_all(handle.groups, 0, observation)
 
 
 @njit(**CALLED)
@@ -355,6 +389,7 @@ def _take_gradients(handle, scratch, spare, i, prediction, weight):
     spare.counts[0], spare.units[0] = count, unit
     for m in range(w):
         keys[0, m], slots[0, m] = scratch.keys[i, m], scratch.slots[i, m]
+        spare.codes[0, m], spare.wide[0, m] = scratch.codes[i, m], scratch.wide[i, m]
     families = coding.exponents.shape[0]
     for j in range(count):
         # number by number: an assignment of arrays compiles for seconds, for the sake of its errors
@@ -367,7 +402,9 @@ def _take_gradients(handle, scratch, spare, i, prediction, weight):
             continue  # the slope stays 0: this input has no step yet
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
+        spare.wide[0, j] = scratch.wide[i, j] + np.float32(step * unit)
         _evaluate_changed(handle, spare)
+        spare.wide[0, j] = scratch.wide[i, j]
         keep_all(handle.groups, 0, scratch.outputs, spare.outputs)
         combine(handle.combiner, coding, spare.outputs, spare.working, out)
         for k in range(most):
@@ -471,4 +508,4 @@ def observe_block(coding, rows, targets, weights):
     for i in range(targets.shape[0]):
         observe_row(rows, i, coding.statistics, coding.horizon, weights[i])
         mark_seen(coding.seen, rows, i)
-        observe_target(coding, targets[i], weights[i])
+        observe_target(coding, targets[i], weights[i], coding.horizon)

@@ -42,7 +42,9 @@ from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
 from streamk.experts.subspace import Subspace
 from streamk.experts.tables import Share, Tables
+from streamk.experts.values import Values
 from streamk.features.columns.plain import LINEAR, PLAIN
+from streamk.features.plans import VALUES
 from streamk.features.sections import Sections
 from streamk.losses import CODES
 
@@ -91,8 +93,9 @@ def experts_on(
     amplitude, columns = sections.amplitude, _columns_of(sections)
     experts: dict[str, Expert] = dict(_projections(columns, classes, label_memory))
     linear, penalty = (CODES["class", "logistic"], _LOGISTIC_PENALTY) if classes else (squared, _PENALTY)
+    of_inputs = "logistic" if classes else "least squares"
     for name, forgetting in (("inputs and labels", 1.0), (_FORGETTING, _FADING)):
-        experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
+        experts[f"{of_inputs}, {name}"] = LeastSquares(
             linear, penalty, forgetting, columns["inputs and labels"], amplitude
         )
     products, cells = sections.columns_of("products"), sections.columns_of("cells")
@@ -107,6 +110,11 @@ def experts_on(
     if binning:
         tables = Tables(loss, cells, sections.plan, target)
         experts |= {"binning": tables, **{f"binning, {name}": Share(loss) for name in tables.names}}
+    if binning and sections.plan.by_size:
+        first, width = cells.start + sections.plan.grids, VALUES.grids
+        before = len(experts) - list(experts).index(f"{of_inputs}, inputs and labels")
+        experts["single values"] = Values(linear, slice(first, first + width), before, False)
+        experts["whole numbers"] = Values(linear, slice(first + width, cells.stop), 1, True)
     if neighbours:
         experts["neighbours"] = Neighbours(loss, classes)
     if label_memory:
@@ -121,7 +129,8 @@ def rules_of(sections: Sections, target: Array | None) -> list[Expert]:
     """Return an expert of every rule, in their order, whatever the plan of the grids."""
     experts = list(experts_on(sections, target).values())
     after = 1 + next(k for k, expert in enumerate(experts) if isinstance(expert, Tables))
-    return [*experts[:after], Share(experts[after - 1].loss), *experts[after:]]
+    loss = experts[after - 1].loss
+    return [*experts[:after], Share(loss), Values(loss, slice(0, 0), 1, False), *experts[after:]]
 
 
 def saturated_among(names: Sequence[str]) -> dict[str, list[int]]:

@@ -43,6 +43,7 @@ from streamk.encoding.scaling import MEAN, scale_of, scale_row, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.columns.plain import LINEAR
+from streamk.features.raw_values import note_values
 from streamk.features.relevance import BLOCKS, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
@@ -101,6 +102,7 @@ def _answer_rows(handle, scratch, rows, labels, phi, outputs, out):
             rows, i, coding.statistics, coding.exponents, coding.seen, inputs, keys, of, row
         )
         scratch.units[0] = scale_of(scratch.counts[0], coding.exponents[0])
+        note_values(rows, i, coding.statistics, scratch, row)
         transform_row(sections, scratch, row)
         featurize(source, features, inputs, keys, scratch.counts, AMPLITUDE, scratch.raw)
         fill_columns(sections, scratch, row, np.bool_(False), phi[i : i + 1])

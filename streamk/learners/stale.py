@@ -221,5 +221,9 @@ def unlabelled_before(unlabelled: NDArray[np.bool_], learned: NDArray[np.bool_],
 
 @njit(**INNER)
 def is_drawn(rarely, events):
-    """Return whether the event that follows so many is one in ``rarely``, at random; never if that is 0."""
-    return rarely > 0 and mix64(np.uint64(int(events)) ^ np.uint64(0x7374616C65)) % np.uint64(rarely) == 0
+    """Return whether the event that follows so many is one in ``rarely``, at random; never if that is 0.
+
+    Of the first 2,048 events it is one in as many as there are 128 before.
+    """
+    among = np.uint64(max(min(rarely, int(events) // 128), 1))
+    return rarely > 0 and mix64(np.uint64(int(events)) ^ np.uint64(0x7374616C65)) % among == np.uint64(0)

@@ -35,6 +35,8 @@ from streamk.features.sections import Sections
 from streamk.handles import Handle, make_group, make_handle
 from streamk.learners.kernel_loop import (
     DONE,
+    EVERYTHING,
+    NOTHING,
     OVERFLOWED,
     TOO_SMALL,
     Buffers,
@@ -124,6 +126,7 @@ class StreamingLearner(Learner):
     scale_target = True  # a parameter of regressors
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
     _is_frozen = False
+    _teaches = EVERYTHING  # what learns from many rows (:func:`streamk.learners.kernel_loop.process_rows`)
     _arguments: tuple[Any, ...] | None = None  # of the compiled loop; None: to be made again
     _handles: Handles | None = None  # of these
     _entry: Any = None  # the compiled loop for arguments of these types
@@ -605,7 +608,7 @@ class StreamingLearner(Learner):
         handles.predicted = None if learning or out is not None else inputs.encoded
         rarely = self._stale.rarely if learning and self._stale is not None else 0
         arguments = (
-            learning,
+            EVERYTHING if learning else NOTHING,
             self._labels_learned,
             rarely,
             reuse,
@@ -644,7 +647,7 @@ class StreamingLearner(Learner):
         encoded, rows = rows, self._codec.inputs.transform(rows)
         handles = self._handles_of(e)
         handles.predicted = None
-        how = learning, self._labels_learned
+        how = self._teaches if learning else NOTHING, self._labels_learned
         code = self._run_rows(handles.scratch, handles.views, how, rows, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
@@ -655,7 +658,7 @@ class StreamingLearner(Learner):
         self,
         scratch: Scratch,
         views: Handle,
-        how: tuple[bool, int],
+        how: tuple[int, int],
         rows: EncodedRows,
         goal: Array,
         out: Array,
@@ -685,7 +688,7 @@ class StreamingLearner(Learner):
             view = self._view(self._shared(e, *shared), groups, combiner)
             handles.unlabelled = make_handle((view, view, view, self._at_prediction.outputs))
         views, goal = handles.unlabelled, np.zeros((2, len(out)))
-        code = self._run_rows(handles.scratch, views, (False, MEAN), transformed, goal, out)
+        code = self._run_rows(handles.scratch, views, (NOTHING, MEAN), transformed, goal, out)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
 

@@ -278,3 +278,56 @@ def test_an_impossible_file_is_refused(name):
     arrays[f"stacking.{name}"].flat[0] = np.nan
     with pytest.raises(ValueError, match="impossible"):
         made.load_state_dict(arrays)
+
+
+def test_an_expert_that_starts_again_is_skipped():
+    """Weights are those of ridge regression without it, as if it had never been there, in the first set."""
+    rng, made = np.random.default_rng(8), Stacking(4, False)
+    S, z = rng.normal(size=(500, 4)), rng.normal(size=500)
+    z += S @ [1.0, -0.5, 2.0, 0.3]
+    for s, y in zip(S, z, strict=True):
+        outputs = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
+        learn(made, coding(1, False), outputs, y)
+    before = made.weights[0].copy()
+    made.skip([2])
+    kept, start = [0, 1, 3], np.full(3, 0.25)
+    gram = S[:, kept].T @ S[:, kept] + 10.0 * np.eye(3)
+    wanted = np.linalg.solve(gram, S[:, kept].T @ z + 10.0 * start)
+    np.testing.assert_allclose(made.weights[0][kept], wanted, rtol=1e-5)
+    assert abs(before[2]) > 1.0
+    assert (made.weights[:, 2] == 0.0).all()
+    assert made.shares[len(made.weights) + 2] == 0.0
+    assert made.shares.sum() == pytest.approx(1.0)
+    for lower in made.curvature:
+        assert lower[2, 2] == made.penalty
+        assert not lower[2, :2].any()
+        assert not lower[3, 2]
+
+
+def test_outputs_of_an_expert_that_starts_again_are_skipped_with_it():
+    made = Stacking(3, True, saturated=[[0, 2], [1]])
+    made.skip([0])
+    assert (made.weights[:, [0, 3]] == 0.0).all()
+    assert (made.weights[:, [1, 2, 4]] != 0.0).all()
+
+
+def test_weights_count_in_units_of_their_mean():
+    """All weights ten million are all weights 1."""
+    rng, both = np.random.default_rng(9), [Stacking(3, False), Stacking(3, False)]
+    for _ in range(200):
+        outputs = np.repeat(rng.normal(size=(3, 1, 1)), 2, axis=1).astype(np.float32)
+        y = float(outputs[0, 0, 0] + 0.1 * rng.normal())
+        for made, weight in zip(both, (1.0, 1e7), strict=True):
+            weighted(
+                make_handle(made.record), make_handle(coding(1, False)), outputs, made.scratch(1), y, weight
+            )
+    np.testing.assert_allclose(both[1].weights, both[0].weights, rtol=1e-9)
+    np.testing.assert_allclose(both[1].shares, both[0].shares, rtol=1e-9)
+    np.testing.assert_allclose(both[1].losses, both[0].losses, rtol=1e-9)
+
+
+@njit
+def weighted(combiner, coding, outputs, scratch, target, weight):
+    given = np.empty(outputs.shape[2])
+    combine(combiner, coding, outputs, scratch, given)
+    adapt(combiner, combiner, coding, outputs, scratch, given, (target, weight))

@@ -27,7 +27,11 @@ def answer(expert, phi):
 def teach(expert, phi, aim, known, weight):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
     evaluate(expert, 0, phi, 0, outputs)
-    step(expert, 0, Observation(phi, 0, outputs, aim, known, weight, np.zeros(expert.coefficients.shape[1])))
+    step(
+        expert,
+        0,
+        Observation(phi, 0, outputs, aim, known, weight, np.zeros(expert.coefficients.shape[1]), False),
+    )
 
 
 def expert(forgetting=1.0, loss=NUMBER, outputs=1, columns=slice(32, 32 + COLUMNS), width=192, watch=False):

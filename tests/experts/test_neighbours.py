@@ -16,7 +16,7 @@ WIDTH, CLASSES = 700, 3
 def teach(expert, phi, i, aim, known, weight, outputs):
     evaluate(expert, 0, phi, i, outputs)
     if weight > 0.0:
-        step(expert, 0, Observation(phi, i, outputs, aim, known, weight, np.zeros(outputs.shape[2])))
+        step(expert, 0, Observation(phi, i, outputs, aim, known, weight, np.zeros(outputs.shape[2]), False))
 
 
 def new(classes):

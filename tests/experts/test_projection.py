@@ -15,7 +15,11 @@ WIDTH, FIRST, COLUMNS, CLASSES = 192, 64, 64, 4
 def teach(expert, phi, i, aim, known, weight):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
     evaluate(expert, 0, phi, i, outputs)
-    step(expert, 0, Observation(phi, i, outputs, aim, known, weight, np.zeros(expert.coefficients.shape[1])))
+    step(
+        expert,
+        0,
+        Observation(phi, i, outputs, aim, known, weight, np.zeros(expert.coefficients.shape[1]), False),
+    )
 
 
 def squared(f, y):

@@ -17,7 +17,7 @@ M = 2**64 - 1
 def teach(expert, phi, aim, known, weight, residual):
     outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
     evaluate(expert, 0, phi, 0, outputs)
-    step(expert, 0, Observation(phi, 0, outputs, aim, known, weight, residual))
+    step(expert, 0, Observation(phi, 0, outputs, aim, known, weight, residual, False))
 
 
 def expert(loss=NUMBER, outputs=1, rho=0.02, penalty=1.0, columns=None, width=WIDTH):

@@ -23,7 +23,7 @@ PARTS = {TOGETHER: [(0, 16, 0, 7)], BY_SIZE: [(0, 8, 0, 5), (8, 16, 32, 6)]}
 def teach(expert, phi, i, aim, known, weight, outputs):
     evaluate(expert, 1, phi, i, outputs)
     before = outputs.copy()
-    step(expert, 1, Observation(phi, i, outputs, aim, known, weight, np.zeros(outputs.shape[2])))
+    step(expert, 1, Observation(phi, i, outputs, aim, known, weight, np.zeros(outputs.shape[2]), False))
     return before
 
 

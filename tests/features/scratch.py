@@ -10,6 +10,8 @@ class Scratch(NamedTuple):
     inputs: object
     keys: object
     slots: object
+    codes: object
+    wide: object
     counts: object
     units: object
     raw: object
@@ -18,4 +20,6 @@ class Scratch(NamedTuple):
 @njit
 def scratch_of(inputs, keys, slots, count, unit):
     """Return scratch arrays of one row; its random features are not used."""
-    return Scratch(inputs, keys, slots, np.full(1, count), np.full(1, unit), inputs[0])
+    codes = np.zeros(keys.shape, dtype=np.uint64)
+    wide = inputs[0].copy()
+    return Scratch(inputs, keys, slots, codes, wide, np.full(1, count), np.full(1, unit), inputs[0])

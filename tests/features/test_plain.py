@@ -21,14 +21,17 @@ from tests.features.scratch import Scratch, scratch_of
 
 
 @njit
-def fill(sections, inputs, found, slots, count, learned, features, memory, phi):
+def fill(sections, inputs, found, slots, count, learned, features, memory, phi, wider):
     scratch = scratch_of(inputs, found, slots, count, 1.0)
-    scratch = Scratch(scratch.inputs, scratch.keys, scratch.slots, scratch.counts, scratch.units, features)
+    inputs, keys, slots, codes, wide, counts, units, _ = scratch
+    if wider:
+        wide = wide * np.float32(2.0)
+    scratch = Scratch(inputs, keys, slots, codes, wide, counts, units, features)
     fill_columns(sections, scratch, 0, learned, phi)
     recall_columns(sections, memory, 1, phi, 0)
 
 
-def filled(keys, places, event, learned, slot=CATEGORY - 7):
+def filled(keys, places, event, learned, slot=CATEGORY - 7, wider=False):
     """The row of an event of keys to values, of seven features and its labels.
 
     Four are in the first part, and two and one in the second, which has room for three more.
@@ -51,7 +54,7 @@ def filled(keys, places, event, learned, slot=CATEGORY - 7):
     phi = np.full((1, width), 9.0, dtype=np.float32)
     features = np.arange(7, dtype=np.float32).reshape(1, 7)
     slots = np.full(found.shape, slot, dtype=np.int32)
-    fill(record, inputs, found, slots, len(event), learned, features, MEMORY, phi)
+    fill(record, inputs, found, slots, len(event), learned, features, MEMORY, phi, wider)
     return phi[0]
 
 
@@ -65,6 +68,14 @@ def expected(columns):
     for column, value in columns.items():
         plain[column] = 3.0 * value
     return np.concatenate([plain, np.arange(4), plain, [4.0, 5.0, 6.0, 0.0, 0.0, 0.0]]).astype(np.float32)
+
+
+def test_numbers_with_a_long_tail_are_unclipped_in_the_first_part_only():
+    keys = empty_columns()
+    filled(keys, index_of(keys), {5: 1.0}, True)
+    row = filled(keys, index_of(keys), {5: 4.0}, True, wider=True)
+    assert row[1] == 3.0 * 8.0
+    assert row[PLAIN + 4 + 1] == 3.0 * 4.0
 
 
 def test_columns_are_given_by_learning_in_turn():

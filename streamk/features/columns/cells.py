@@ -18,6 +18,10 @@ the same grids, and a new field changes only the grids that it enters. Half of t
 that each of the blocks under relevance was opened with. Of an event with more than 512 inputs, the first 512
 by key count.
 
+Further columns hold the cells of single values, by field: a value of a category, an eighth of a number's axis
+in deviations, or the absence of a number, which is a category in grids over ranks, too; −1 where an event has
+no more fields.
+
 A column holds a hash of 24 bits, regenerated from the seed like all features, of which a table uses the first
 (:mod:`streamk.experts.tables`).
 """
@@ -33,17 +37,19 @@ from numpy.typing import NDArray
 from streamk.arrays import Array, Floats, Integers
 from streamk.compiling import INNER, both
 from streamk.dispatch import implements
-from streamk.encoding.rows import CATEGORY
+from streamk.encoding.rows import CATEGORY, UNSCALED
 from streamk.features.columns.family import Family, fill
 from streamk.features.columns.plain import column_of, tag_of
 from streamk.features.counter import block_keys, mix64, mix64_int, uniforms
-from streamk.features.plans import SCALES, GridPlan
+from streamk.features.plans import SCALES, VALUES, GridPlan
 from streamk.features.ranks import rank_of
-from streamk.vector.cells import hash_cells
+from streamk.vector.cells import BITS, hash_cells
 
 _WIDTH = 512  # inputs of an event that count
 _LEAST = 0.05  # importance
 _STREAM = 0x6772696473
+_GONE = np.uint64(0x676F6E65)  # the code of a number that is missing
+_FINE = 8.0  # intervals of a number's axis in a deviation
 _FACTORS = (
     0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5, 0x9E3779B185EBCA87, 0x85EBCA77C2B2AE63,
     0x94D049BB133111EB, 0xBF58476D1CE4E5B9, 0xD6E8FEB86659FD93,
@@ -59,8 +65,9 @@ class GridRecord(NamedTuple):
 
     The rest is scratch. Of the last event: ``known``, the number of its fields, their ``tags`` and the
     ``entries`` of these among fields with relevance, their ``places`` in every grid, ``(fields, grids)``, and
-    the ``start`` of the hash of every grid. Of the present event: ``fields`` by tag, their ``numbers``, and
-    ``codes`` of categories. ``draws`` and ``weights`` are those of the choice.
+    the ``start`` of the hash of every grid. Of the present event: ``fields`` by tag, their ``numbers``,
+    ``codes`` of categories, and those of whole numbers, ``wholes``. ``draws`` and ``weights`` are for
+    the choice.
     """
 
     keys: NDArray[np.uint64]
@@ -80,6 +87,7 @@ class GridRecord(NamedTuple):
     fields: NDArray[np.uint64]
     numbers: Array
     codes: NDArray[np.uint64]
+    wholes: NDArray[np.uint64]
     draws: Array
     weights: Array
 
@@ -111,6 +119,7 @@ def draw_grids(seed: int, plan: GridPlan, first: int, blocks: int) -> GridRecord
         np.zeros(_WIDTH, words),
         np.zeros(_WIDTH + 1),
         np.zeros(_WIDTH + 1, words),
+        np.zeros(_WIDTH, words),
         np.zeros(most),
         np.zeros((blocks, _WIDTH)),
     )
@@ -140,7 +149,7 @@ class CellColumns(Family):
 
     def __init__(self, plan: GridPlan, quadratic: bool) -> None:
         super().__init__(plan, quadratic)
-        self.plan, self.width = plan, plan.grids
+        self.plan, self.width = plan, plan.grids + (2 * VALUES.grids if plan.by_size else 0)
 
     def draw(self, seed: int, blocks: int) -> None:
         """Draw the grids of a seed."""
@@ -172,23 +181,44 @@ def _fill_columns(grids, sections, scratch, i, learned, phi):
         part = grids.parts[p, 0], grids.parts[p, 1], grids.parts[p, 2]
         fields_of = grids.numbers, grids.codes, grids.factors
         hash_cells(start, places, inverse, offsets, fields_of, part, phi, row)
+    if grids.ranked:
+        _fill_values(grids, fields, phi, i, np.int64(grids.first + grids.keys.shape[0]))
+
+
+@njit(**INNER)
+def _fill_values(grids, fields, phi, i, first):
+    """Fill the columns of single values, and those of whole numbers."""
+    last, whole = np.uint64(64 - BITS), np.int64(first + VALUES.grids)
+    for j in range(2 * VALUES.grids):
+        phi[i, first + j] = np.float32(-1.0)
+    for j in range(min(fields, VALUES.grids)):
+        code, start = grids.codes[j], mix64(grids.fields[j])
+        if code == np.uint64(0):
+            code = np.uint64(np.int64(np.floor(_FINE * grids.numbers[j])))
+        phi[i, first + j] = np.float32(mix64(start ^ code) >> last)
+        if grids.wholes[j] != np.uint64(0):
+            phi[i, whole] = np.float32(mix64(start ^ grids.wholes[j]) >> last)
+            whole += 1
 
 
 @njit(**INNER)
 def _sort_fields(grids, scratch, i, count):
     """Sort the fields of row ``i`` by tag: numbers have a value and categories a code."""
-    fields, numbers, codes, unit = grids.fields, grids.numbers, grids.codes, scratch.units[i]
+    fields, numbers, codes, wholes = grids.fields, grids.numbers, grids.codes, grids.wholes
+    unit = scratch.units[i]
     for j in range(count):
         key, slot = scratch.keys[i, j], scratch.slots[i, j]
         category = slot <= CATEGORY
         tag, place = tag_of(slot, key), np.int64(j)
         while place > 0 and fields[place - 1] > tag:
             fields[place], numbers[place] = fields[place - 1], numbers[place - 1]
-            codes[place] = codes[place - 1]
+            codes[place], wholes[place] = codes[place - 1], wholes[place - 1]
             place -= 1
         fields[place] = tag
         numbers[place] = 0.0 if category else np.float64(scratch.inputs[0, i, j]) / unit
-        codes[place] = key if category else np.uint64(0)
+        codes[place], wholes[place] = key if category else np.uint64(0), scratch.codes[i, j]
+        if grids.ranked and CATEGORY < slot < UNSCALED:
+            codes[place] = _GONE
     numbers[count], codes[count] = 0.0, np.uint64(0)  # in place of a field that a grid does not have
 
 

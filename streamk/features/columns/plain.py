@@ -1,10 +1,12 @@
 """Plain columns: scaled inputs before the random features of a row, for experts linear in the inputs.
 
 The first column is a constant; the others are the scaled inputs, divided by the root of the number of present
-fields, each in the column assigned to its key when it was first learned. There are 512; numbers after the
-511th have none, and values of categories get one among the first 127 only, since least squares cost the
-square of their columns. The columns of the label history follow (:mod:`streamk.encoding.label_history`). All
-are multiplied by the root of half the features, so that their weight in ``φᵀφ`` is that of random features.
+fields, each in the column assigned to its key when it was first learned. In the first part, numbers may be
+32 deviations from their mean, not 4 (:mod:`streamk.features.raw_values`). There are 512; numbers
+after the 511th have none, and values of categories get one among the first 127 only, since least squares
+cost the square of their columns. The columns of the label history follow
+(:mod:`streamk.encoding.label_history`). All are multiplied by the root of half the
+features, so that their weight in ``φᵀφ`` is that of random features.
 """
 
 from __future__ import annotations
@@ -124,11 +126,17 @@ def _fill(family, sections, scratch, i, learned, phi):
             sections.columns, sections.places, key, learned and has_room(sections.columns, slot)
         )
         if column > 0:
-            phi[i, column] = sections.amplitude * scratch.inputs[0, i, j]
+            phi[i, column] = sections.amplitude * scratch.wide[i, j]
             if learned:
                 sections.tags[column] = tag_of(slot, key)
     for p in range(1, sections.starts.shape[0]):
         copy(phi, row + sections.starts[p], phi, row, LINEAR)
+        for j in range(scratch.counts[i]):
+            if scratch.wide[i, j] == scratch.inputs[0, i, j]:
+                continue
+            column = column_of(sections.columns, sections.places, scratch.keys[i, j], False)
+            if column > 0:
+                phi[i, sections.starts[p] + column] = sections.amplitude * scratch.inputs[0, i, j]
 
 
 @njit(**CALLED)
