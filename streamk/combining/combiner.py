@@ -70,16 +70,6 @@ def _unlimited(combiner, coding, combined, target):
     return target
 
 
-def weigh(combiner: object, weight: float) -> float:
-    """Return the weight with which experts learn: that of the event, or in units of the mean (compiled)."""
-    raise NotImplementedError("for compiled code")
-
-
-@default(weigh)
-def _unweighed(combiner, weight):
-    return weight
-
-
 class Combiner(Stateful):
     """A combiner: a record for compiled code, scratch arrays, and declared arrays."""
 
@@ -134,23 +124,17 @@ def repeated(part, weight):
 
 
 @njit(**INNER)
-def in_mean_weights(error, weight):
-    """Return a weight in units of the mean weight of all events; 1 before the first."""
-    return weight * error[_COUNT] / error[_EVENTS] if error[_EVENTS] > 0.0 else 1.0
-
-
-@njit(**INNER)
 def rate(error, weight):
     """Count an event; return by how much running means move: those of all events, then of the last 1,000."""
     error[_EVENTS] += weight
     error[_COUNT] += 1.0
-    return max(weight / error[_EVENTS], repeated(_SLOWEST, in_mean_weights(error, weight)))
+    return max(weight / error[_EVENTS], repeated(_SLOWEST, weight))
 
 
 @njit(**INNER)
 def relative(error, weight):
     """Return a weight in units of the mean weight of all events, at most 5."""
-    return min(in_mean_weights(error, weight), HEAVIEST)
+    return min(weight * error[_COUNT] / error[_EVENTS], HEAVIEST)
 
 
 @njit(**INNER)

@@ -27,8 +27,8 @@ share. After every event the shares move by a thousandth towards the initial one
 (Herbster and Warmuth 1998). These are equal, but the mean target has a fifth. The squared error of every
 expert is tracked, too.
 
-An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Here and
-for experts, weights are in units of their mean over all events, since penalties and memories are in events.
+An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
+by the weight in units of the mean weight.
 
 If the errors of numbers have heavy tails on both sides (:mod:`streamk.learners.tails`), experts and weights
 learn a target as if it were at most ``reach`` = 2 mean absolute errors from its prediction: the residuals of
@@ -56,13 +56,11 @@ from streamk.combining.combiner import (
     adapt,
     clipped,
     combine,
-    in_mean_weights,
     limit,
     rate,
     relative,
     share,
     softmax,
-    weigh,
     within_limits,
 )
 from streamk.combining.intervals import STEEPEST, Intervals, follow, scale_at, spread_at
@@ -94,11 +92,6 @@ _RATE = 0.5
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
 _ERROR = 0  # place in a running mean
 _LIMIT, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
-
-
-@implements(weigh, StackedClasses)
-def _weigh_for_classes(combiner, weight):
-    return in_mean_weights(combiner.error, weight)
 
 
 @njit(**INNER)
@@ -161,7 +154,7 @@ def _learn_class(combiner, outputs, scratch, known, y, weight):
     scores, probabilities, row, slopes, deviations, factors = scratch.value
     scores, row = scores[:known], row[:known]
     total, moved = 0.0, rate(combiner.error, weight)
-    pace, weight = combiner.pace * relative(combiner.error, weight), in_mean_weights(combiner.error, weight)
+    pace = combiner.pace * relative(combiner.error, weight)
     for e in range(experts):
         loss = 0.0
         for k in range(known):
@@ -200,11 +193,6 @@ StackedNumbers = namedtuple(
     "StackedNumbers",
     "forgetting weights curvature shares initial error losses intervals level_shift reach pace penalty",
 )
-
-
-@implements(weigh, StackedNumbers)
-def _weigh_for_numbers(combiner, weight):
-    return in_mean_weights(combiner.error, weight)
 
 
 @njit(**INNER)
@@ -288,15 +276,14 @@ def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
     target, weight = goal
     aim = aim_of(coding, target)
     prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
-    usual = in_mean_weights(combiner.error, weight)
     if is_shifted(combiner.level_shift):
         predicted, actual = (
             unclipped(coding, last_target(combiner.level_shift)),
             unclipped(coding, target),
         )
-        follow(combiner.intervals, earlier.intervals, predicted, size, actual, usual)
+        follow(combiner.intervals, earlier.intervals, predicted, size, actual, weight)
     else:
-        follow(combiner.intervals, earlier.intervals, prediction, size, aim, usual)
+        follow(combiner.intervals, earlier.intervals, prediction, size, aim, weight)
     if _is_limiting(combiner):
         target = _limited(combiner.reach, combiner.intervals, coding, prediction, target)
         aim = aim_of(coding, target)
@@ -311,7 +298,7 @@ def _learn_number(combiner, outputs, scratch, aim, weight):
     numbers, scores, slopes, deviations, factors = scratch.value
     count, mixed = combiner.shares.shape[0], numbers[-1]
     error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
-    pace, weight = combiner.pace * relative(combiner.error, weight), in_mean_weights(combiner.error, weight)
+    pace = combiner.pace * relative(combiner.error, weight)
     combiner.error[_ERROR] += moved * (error - combiner.error[_ERROR])
     for s in range(count):
         predicted = numbers[s]

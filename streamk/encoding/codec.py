@@ -45,6 +45,8 @@ from streamk.encoding.transforms import Transform, mean_of
 from streamk.state import FINITE, LARGEST_COUNT, Field, Stateful
 
 EVENTS, KNOWN, LEAST = 0, 1, 2
+_SUM = 1  # of weights
+_NO_WEIGHTS = np.zeros(0)
 _TARGET = ZERO  # its row of statistics
 
 
@@ -55,7 +57,8 @@ class Coding(NamedTuple):
     are the statistics of numbers, of 0 rows if they are not standardised, and None for classes; ``memory``
     is that of labels (:mod:`streamk.encoding.label_history`), empty if they are no inputs, and ``arrived``
     their count;
-    ``seen`` is the record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
+    ``seen`` is the record of values of categories (:mod:`streamk.encoding.seen`), if there is one;
+    ``weights`` are the number and the sum of all weights, empty if weights are absolute.
     """
 
     statistics: Array
@@ -69,6 +72,7 @@ class Coding(NamedTuple):
     arrived: Array
     seen: tuple[NDArray[np.uint64], Integers] | None = None
     clip: float = TARGET_CLIP
+    weights: Array = _NO_WEIGHTS
 
 
 @njit(**INNER)
@@ -111,11 +115,23 @@ def outputs_after(coding, target):
 
 
 @njit(**INNER)
-def observe_target(coding, target, weight, horizon):
-    """Count an event that was learned; its weight, as the ``horizon``, counts in the scale of the target."""
+def relative_weight(coding, weight, count):
+    """Return a weight, in units of the mean of all if the codec has it; this one may ``count`` in it."""
+    weights = coding.weights
+    if weights.shape[0] == 0:
+        return weight
+    if count:
+        weights[EVENTS] += 1.0
+        weights[_SUM] += weight
+    return weight * weights[EVENTS] / weights[_SUM] if weights[_SUM] > 0.0 else 1.0
+
+
+@njit(**INNER)
+def observe_target(coding, target, weight):
+    """Count an event that was learned; its weight counts in the scale of the target."""
     coding.counts[KNOWN] = outputs_after(coding, target)
     coding.counts[EVENTS] += 1.0
-    _observe(coding.target, target, horizon, weight)
+    _observe(coding.target, target, coding.horizon, weight)
 
 
 @njit(**INNER)
@@ -164,8 +180,9 @@ class Codec(Stateful):
         Whether numeric targets are standardised.
     label_memory
         Whether labels are inputs of later events.
-    records_values
-        Whether values of categories that were never learned are skipped.
+    mixture
+        Whether values of categories that were never learned are skipped, and weights are relative to their
+        mean.
     clip
         Of standardised targets, in deviations.
     """
@@ -177,10 +194,10 @@ class Codec(Stateful):
         memory: int | None = None,
         standard: bool = True,
         label_memory: bool = False,
-        records_values: bool = False,
+        mixture: bool = False,
         clip: float = TARGET_CLIP,
     ) -> None:
-        self.seen = SeenValues() if records_values else None
+        self.seen, self.weights = SeenValues() if mixture else None, np.zeros(2 if mixture else 0)
         self.memory, self.arrived = empty_memory(label_memory)
         self.inputs, self.labels, self.standard = inputs, labels, standard
         self.horizon, self.clip = horizon_of(memory), clip
@@ -204,7 +221,7 @@ class Codec(Stateful):
         return Coding(
             inputs.statistics, target, self.counts, exponents, self.horizon, inputs.largest,
             self.labels is not None, self.memory, self.arrived,
-            None if self.seen is None else (self.seen.bits, self.seen.state), self.clip,
+            None if self.seen is None else (self.seen.bits, self.seen.state), self.clip, self.weights,
         )  # fmt: skip
 
     def register(self, labels: Sequence[Label]) -> None:
@@ -270,6 +287,7 @@ class Codec(Stateful):
             yield count
         if self.seen is not None:
             yield self.seen
+            yield Field("weights", "sums of weights", 0.0, FINITE, default=0.0)
 
     @property
     def statistics(self) -> Array:
@@ -329,6 +347,8 @@ class Codec(Stateful):
         self.counts[KNOWN] = max(known, default=0) if self.labels is None else self._known_of(others)
         if self.seen is not None:
             self.seen.merge_from([other.seen for other in others if other.seen is not None])
+        start = np.zeros(len(self.weights)) if base is None else base.weights
+        self.weights = sum((other.weights - start for other in others), start.copy())
 
     def _pooled(self, name: str, others: Sequence[Codec], base: Codec | None, transformed: bool) -> Array:
         """Return the pooled statistics of a number, over the codecs that have it and transform it or not."""

@@ -99,7 +99,7 @@ class _Kernel(StreamingLearner):
             Growth(DOUBLING if self.relevance else "fixed", _FIRST, self.features, self.features),
             combiner=combiner,
             label_memory=self.label_memory,
-            records=True,
+            mixture=True,
             memory=_HORIZON,
             clip=WIDE_CLIP,
             rules=rules_of(sections, target),

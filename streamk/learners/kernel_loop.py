@@ -21,10 +21,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Places
-from streamk.combining.combiner import Combiner, adapt, combine, limit, weigh, within_limits
+from streamk.combining.combiner import Combiner, adapt, combine, limit, within_limits
 from streamk.compiling import CALLED, ENTRY, INNER, ZERO
 from streamk.dispatch import over, over_groups
-from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
+from streamk.encoding.codec import (
+    EVENTS,
+    KNOWN,
+    aim_of,
+    is_learned,
+    observe_target,
+    outputs_after,
+    relative_weight,
+)
 from streamk.encoding.label_history import HELD, MEAN, NOW, remember
 from streamk.encoding.rows import CATEGORY, first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
@@ -66,6 +74,7 @@ class Buffers(NamedTuple):
     wide: Floats
     counts: Places
     units: Array
+    weights: Array
     raw: Floats
     columns: Floats
     outputs: Floats
@@ -118,6 +127,7 @@ class Scratch:
             np.zeros((rows, width), dtype=np.uint64),
             np.zeros((rows, width), dtype=np.float32),
             np.empty(rows, dtype=np.int64),
+            np.empty(rows),
             np.empty(rows),
             aligned(np.zeros((rows, e.width), dtype=np.float32)),
             aligned(np.zeros((rows, columns), dtype=np.float32)),
@@ -234,9 +244,10 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                 scratch.units[i] = scale_of(widths[i], coding.exponents[0])
                 note_values(rows, start + i, coding.statistics, scratch, i)
                 gets_column = transform_row(features.sections, scratch, i)
-            if learning != NOTHING and learning != COMBINER and goal[1, start + i] > 0.0:
-                horizon = _horizon(handle, goal[1, start + i])
-                observe_row(rows, start + i, coding.statistics, horizon, goal[1, start + i])
+            counts = learning != NOTHING and learning != COMBINER and goal[1, start + i] > 0.0
+            scratch.weights[i] = relative_weight(coding, abs(goal[1, start + i]), counts)
+            if counts:
+                observe_row(rows, start + i, coding.statistics, coding.horizon, scratch.weights[i])
                 mark_seen(coding.seen, rows, start + i)
                 if gets_column:
                     break  # the next row is transformed by it
@@ -247,20 +258,20 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
             if not reused:
                 fill_columns(features.sections, scratch, np.int64(i), learned, phi)
             if learning == COMBINER and goal[1, start + i] > 0.0:
-                _compare(handle, stale, scratch, phi, np.int64(i), goal[:, start + i])
+                _compare(handle, stale, scratch, phi, np.int64(i), goal[0, start + i])
                 continue
             if learning != NOTHING and goal[1, start + i] < 0.0:
-                _learn_again(handle, stale, rarely, scratch, phi, np.int64(i), goal[:, start + i])
+                _learn_again(handle, stale, rarely, scratch, phi, np.int64(i), goal[0, start + i])
                 continue
             if learned and learning != EXPERTS and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), scratch, residual)
-                _adapt(stale, stale, scratch, residual, goal[0, start + i], goal[1, start + i])
+                _adapt(stale, stale, scratch, residual, goal[0, start + i], scratch.weights[i])
             prediction = out[start + i] if out.shape[0] > 0 else residual
             if not reused:
                 labels = np.int64(MEAN) if late == MEAN else np.int64(NOW)
                 _answer(handle, labels, phi, np.int64(i), scratch, prediction)
-            target, weight = goal[0, start + i], goal[1, start + i]
+            target, weight = goal[0, start + i], scratch.weights[i]
             if learned:
                 actual, predicted = target, 0.0 if coding.classes else prediction[0]
                 target = limit(handle.combiner, coding, prediction, actual)
@@ -278,18 +289,11 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                     recall_columns(features.sections, before.coding.memory, np.int64(NOW), phi, np.int64(i))
                     evaluate_all(handle.groups, 0, phi, np.int64(i), scratch.outputs)
                 if is_learned(coding, target):
-                    noted = target, weight, predicted, 0.0 if coding.classes else actual
+                    noted = target, goal[1, start + i], predicted, 0.0 if coding.classes else actual
                     sample_event(features.sections, rows, start + i, phi, i, coding.counts[EVENTS], noted)
                 _learn(handle, scratch, phi, np.int64(i), target, weight, learning == EXPERTS)
         start += size
     return OVERFLOWED if features.counts[1] > 0 else DONE
-
-
-@njit(**INNER)
-def _horizon(handle, weight):
-    """Return the horizon of scales, a number of events, in weights."""
-    usual = weigh(handle.combiner, weight)
-    return handle.coding.horizon * (weight / usual if usual > 0.0 else 1.0)
 
 
 @njit(**CALLED)
@@ -316,9 +320,9 @@ def _adapt(handle, before, scratch, prediction, target, weight):
 
 
 @njit(**CALLED)
-def _compare(handle, stale, scratch, phi, i, goal):
+def _compare(handle, stale, scratch, phi, i, target):
     """Let both combiners learn row ``i``, which no expert has learned."""
-    target, weight, prediction = goal[0], goal[1], scratch.residual
+    weight, prediction = scratch.weights[i], scratch.residual
     _answer(handle, np.int64(MEAN), phi, i, scratch, prediction)
     _adapt(handle, handle, scratch, prediction, target, weight)
     combine(stale.combiner, handle.coding, scratch.outputs, scratch.working, prediction)
@@ -332,17 +336,16 @@ def _learn(handle, scratch, phi, i, target, weight, again):
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
         _take_products(handle, scratch, i, aim, weight)
-        by = weigh(handle.combiner, weight)
-        observation = Observation(phi, i, scratch.outputs, aim, known, by, scratch.residual, again)
+        observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual, again)
         step_all(handle.groups, 0, observation)
         remember(coding.memory, coding.arrived, aim, coding.classes)
-    observe_target(coding, target, weight, _horizon(handle, weight))
+    observe_target(coding, target, weight)
 
 
 @njit(**CALLED)
-def _learn_again(handle, stale, rarely, scratch, phi, i, goal):
+def _learn_again(handle, stale, rarely, scratch, phi, i, target):
     """Let the experts learn row ``i``, an earlier event, and rarely the combiner of stale ones."""
-    coding, prediction, target, weight = handle.coding, scratch.residual, goal[0], -goal[1]
+    coding, prediction, weight = handle.coding, scratch.residual, scratch.weights[i]
     _answer(handle, np.int64(MEAN), phi, i, scratch, prediction)
     within = within_limits(handle.combiner, coding, prediction, target)
     if is_drawn(rarely, coding.counts[EVENTS]):
@@ -350,8 +353,7 @@ def _learn_again(handle, stale, rarely, scratch, phi, i, goal):
         _adapt(stale, stale, scratch, prediction, target, weight)
     if is_learned(coding, within):
         aim, known = aim_of(coding, within), outputs_after(coding, within)
-        by = weigh(handle.combiner, weight)
-        observation = Observation(phi, i, scratch.outputs, aim, known, by, scratch.residual, True)
+        observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual, True)
         step_all(handle.groups, 0, observation)
 
 
@@ -508,4 +510,4 @@ def observe_block(coding, rows, targets, weights):
     for i in range(targets.shape[0]):
         observe_row(rows, i, coding.statistics, coding.horizon, weights[i])
         mark_seen(coding.seen, rows, i)
-        observe_target(coding, targets[i], weights[i], coding.horizon)
+        observe_target(coding, targets[i], weights[i])

@@ -147,7 +147,7 @@ class StreamingLearner(Learner):
         memory: int | None = None,
         combiner: Any = None,
         label_memory: bool = False,
-        records: bool = False,
+        mixture: bool = False,
         clip: float = TARGET_CLIP,
         rules: Sequence[Expert] = (),
     ) -> None:
@@ -167,8 +167,8 @@ class StreamingLearner(Learner):
             Of expert outputs; by default a calibration for the loss of the first expert, or the mean.
         label_memory
             Whether labels are inputs.
-        records
-            Whether values of categories that were never learned are skipped.
+        mixture
+            Whether values of categories that were never learned are skipped, and weights are relative.
         clip
             Of standardised targets, in deviations.
         rules
@@ -192,7 +192,7 @@ class StreamingLearner(Learner):
         self._map: FeatureMap | None = None
         self._pending = inputs.waiting = EventBuffer()
         labels = Labels() if self.classifies else None
-        self._codec = Codec(inputs, labels, memory, self.scale_target, label_memory, records, clip)
+        self._codec = Codec(inputs, labels, memory, self.scale_target, label_memory, mixture, clip)
         self._stale: StaleExperts | None = None
         self._at_prediction = AtPrediction()
 

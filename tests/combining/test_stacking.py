@@ -309,25 +309,3 @@ def test_outputs_of_an_expert_that_starts_again_are_skipped_with_it():
     made.skip([0])
     assert (made.weights[:, [0, 3]] == 0.0).all()
     assert (made.weights[:, [1, 2, 4]] != 0.0).all()
-
-
-def test_weights_count_in_units_of_their_mean():
-    """All weights ten million are all weights 1."""
-    rng, both = np.random.default_rng(9), [Stacking(3, False), Stacking(3, False)]
-    for _ in range(200):
-        outputs = np.repeat(rng.normal(size=(3, 1, 1)), 2, axis=1).astype(np.float32)
-        y = float(outputs[0, 0, 0] + 0.1 * rng.normal())
-        for made, weight in zip(both, (1.0, 1e7), strict=True):
-            weighted(
-                make_handle(made.record), make_handle(coding(1, False)), outputs, made.scratch(1), y, weight
-            )
-    np.testing.assert_allclose(both[1].weights, both[0].weights, rtol=1e-9)
-    np.testing.assert_allclose(both[1].shares, both[0].shares, rtol=1e-9)
-    np.testing.assert_allclose(both[1].losses, both[0].losses, rtol=1e-9)
-
-
-@njit
-def weighted(combiner, coding, outputs, scratch, target, weight):
-    given = np.empty(outputs.shape[2])
-    combine(combiner, coding, outputs, scratch, given)
-    adapt(combiner, combiner, coding, outputs, scratch, given, (target, weight))

@@ -9,7 +9,7 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.rows import CATEGORY
 from streamk.features.columns.plain import columns_of
 from streamk.features.cross_moments import MOST
-from streamk.features.exchange import FIELDS
+from streamk.features.exchange import FIELDS, Exchanges
 from streamk.features.relevance import LARGEST_FACTOR, transform_of, transform_row
 from streamk.features.sections import DIAGONAL, IDENTITY, WHOLE, Sections
 from tests.features.scratch import scratch_of
@@ -251,6 +251,19 @@ def test_blocks_are_the_same_whatever_the_order_of_the_columns():
     assert [again.has_block_of(part, 0) for part in (one, other)] == [True, False]
     assert again.has_block_of(other, 1)
     assert again.kinds.tolist() == [DIAGONAL, IDENTITY]
+
+
+def test_grids_get_other_fields_only_if_importance_has_moved(monkeypatch):
+    sections, found = Sections(768, True), np.ones(FIELDS, dtype=np.float32)
+    monkeypatch.setattr(Exchanges, "importance", lambda self: found.copy())
+    sections.exchanges.tags = columns_of([11, 12, 13, 14], FIELDS)
+    shares = {3: [1.0, 0.6, 0.4, 0.0], 5: [1.0, 0.6, 0.8, 0.2], 7: [0.4, 0.6, 0.8, 1.0]}
+    found[1:5] = [1.0, 0.6, 0.4, 0.0]
+    sections.renew(1, [1.0, 1.0], 1.0)  # the first of this block follows whatever it is
+    for opening, kept in ((3, 3), (5, 3), (7, 7)):
+        found[1:5] = shares[opening]
+        sections.renew(opening, [1.0, 1.0], 1.0)
+        np.testing.assert_allclose(sections.importance[1, 1:5], shares[kept], rtol=1e-6)
 
 
 def test_a_model_file_keeps_relevance_of_the_columns_in_use():

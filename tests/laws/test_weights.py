@@ -114,3 +114,30 @@ def test_weights_of_a_rare_class_raise_its_recall():
         found = learner.predict_learn_many(z, rare.tolist(), w=np.where(rare, weight, 1.0), names=NAMES)
         recall[weight] = np.mean(np.array(found, dtype=bool)[4000:][rare[4000:]])
     assert recall[20.0] > max(0.7, recall[1.0] + 0.2), recall
+
+
+@pytest.mark.parametrize("classifies", [True, False])
+def test_weights_that_are_all_alike_are_weights_of_1(classifies):
+    cls = streamk.KernelClassifier if classifies else streamk.KernelRegressor
+    rng, said = np.random.default_rng(12), []
+    z = rng.normal(size=(1500, 3))
+    y = np.sin(2.0 * z[:, 0]) + z[:, 1] + 0.1 * rng.normal(size=1500)
+    targets = ((y > 0.0) if classifies else y).tolist()
+    for weight in (1.0, 1e-6, 1e7):
+        learner = cls(features=768, seed=4)
+        learner.learn_many(z[:700], targets[:700], w=[weight] * 700, names=NAMES)
+        learner = streamk.loads(learner.to_bytes())  # with the mean weight
+        learner.learn_many(z[700:], targets[700:], w=[weight] * 800, names=NAMES)
+        predict = learner.predict_proba_many if classifies else learner.predict_many
+        said.append(predict(z[:100], names=NAMES))
+    for others in said[1:]:
+        np.testing.assert_allclose(others, said[0], rtol=1e-6, atol=1e-6)
+
+
+def test_a_merged_learner_has_the_mean_weight_of_all_parts():
+    rng = np.random.default_rng(13)
+    z, parts = rng.normal(size=(200, 3)), []
+    for weight in (1.0, 5.0):
+        parts.append(streamk.KernelRegressor(features=768, seed=4))
+        parts[-1].learn_many(z, z[:, 0], w=[weight] * 200, names=NAMES)
+    assert streamk.merge(parts)._codec.weights.tolist() == [400.0, 1200.0]
