@@ -44,6 +44,7 @@ __all__ = ["KernelClassifier", "KernelRegressor"]
 Hashes = NDArray[np.uint64]
 _EVENTS, _MOST = 100_000, 16  # that passes may learn together, and how many passes there may be
 _COMPARED, _PART = 16, 1024  # one row in so many is for combiners, after so many rows of experts
+_OPENS = 2 / 3  # part of the events after which no block of features opens
 _HELD_OUT = 5  # one row in so many, to choose the number of passes
 _LEAST = 1e-3  # probability of a label that is scored
 _SEEDS = 2**31
@@ -117,19 +118,24 @@ class _Sample:
         """Return the rows in an order that depends on their hashes and a seed alone."""
         return self.select(np.argsort(mix64.py_func(self.hashes + np.uint64(seed)), kind="stable"))
 
-    def teach(self, learner: _Learner, first: bool = True, last: bool = True) -> None:
-        """Let a learner learn the rows in their order, in the first of several passes, or the last.
+    def teach(self, learner: _Learner, number: int, until: int, last: bool) -> None:
+        """Let a learner learn the rows in their order, in pass ``number`` of so many ``until`` it predicts.
 
         A row that experts have learned before does not say how good they are. So until the last pass, some
-        rows are held out from them, and only from these do combiners learn after the first one.
+        rows are held out from them, and only from these do combiners learn after the first one. A block of
+        features opens only if half as many events as so far follow, since it must learn before it is of use.
         """
+        first = number == 0
         for start in range(0, len(self.targets), _PART):
             part = self.select(np.arange(start, min(start + _PART, len(self.targets))))
             held = part.hashes % np.uint64(_COMPARED) == 0
             kinds = [(~held, EVERYTHING if first else EXPERTS), (held, EVERYTHING if last else COMBINER)]
             for of_kind, teaches in [(held | True, EVERYTHING)] if first and last else kinds:
                 rows = part.select(np.flatnonzero(of_kind))
-                learner._teaches = teaches
+                learner._teaches, growth = teaches, learner._growth  # which a restart replaces
+                growth.count(growth.openings)
+                if growth.next > _OPENS * until * len(self.targets):
+                    growth.next = np.inf
                 if len(rows.targets):
                     _learn(learner, rows.table, rows.targets, rows.weights)
         learner._teaches = EVERYTHING
@@ -207,7 +213,7 @@ class _KernelEstimator(BaseEstimator):
         self.n_passes_, learner = self._count_passes(sample, seed), self._new_learner(seed)
         for number in range(self.n_passes_):
             order = sample.shuffled(seed + _SEEDS * number)
-            order.teach(learner, number == 0, number == self.n_passes_ - 1)
+            order.teach(learner, number, self.n_passes_, number == self.n_passes_ - 1)
         self._set_learner(learner)
         return self
 
@@ -261,7 +267,7 @@ class _KernelEstimator(BaseEstimator):
         )
         learner, best, least, tried = self._new_learner(seed), 1, np.inf, 1
         for number in range(most if most > 1 and len(test.targets) else 0):
-            training.shuffled(seed + _SEEDS * number).teach(learner, number == 0, False)
+            training.shuffled(seed + _SEEDS * number).teach(learner, number, tried, False)
             if number + 1 == tried:
                 error = self._error(learner.frozen(), test)
                 if error >= least:

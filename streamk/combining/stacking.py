@@ -491,7 +491,7 @@ class Stacking(Combiner):
 
         No level shift is assumed, since none of them has processed the last target of all. With ``counts``,
         all continue from the last of them: the information of sets that never forget is then added ``counts``
-        times, and that of the others is averaged.
+        times, or averaged if these are the shares, and that of the others is averaged.
         """
         penalty = self.penalty * np.eye(self.weights.shape[1])
         for s in range(len(self.weights)):

@@ -249,6 +249,8 @@ def merge_streaming(
         expert.merge_from(experts, how)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
+    if base is not None and any(part._growth.openings > base._growth.openings for part in parts):
+        counts = list(shares)  # combiners skipped experts since, so their information does not add up
     merged._combiner.merge_from([part._combiner for part in parts], shares, counts)
     refits = base is None and _need_refit(parts, merged)
     if refits:

@@ -19,7 +19,7 @@ def rotated(n, seed):
 
 def quarters(cls, each=2500, **settings):
     """Four learners of a quarter each, rows that none has learned, and their targets."""
-    X, y = rotated(4 * each + 2000, 1)
+    X, y = rotated(4 * each + 6000, 1)
     targets = y.tolist() if cls is streamk.KernelRegressor else np.where(y > 0.0, "up", "down").tolist()
     models = []
     for k in range(4):

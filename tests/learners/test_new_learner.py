@@ -55,7 +55,7 @@ class Nudge(Expert):
 
 @implements(step, Nudging)
 def _step(expert, e, observation):
-    phi, i, outputs, aim, known, weight, residual = observation
+    phi, i, outputs, aim, known, weight, residual, _ = observation
     residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
     columns = expert.coefficients.shape[2]
     for k in range(known):
