@@ -18,6 +18,8 @@ more than experts. So all experts share one map:
 * projections onto the cells of random grids (:mod:`streamk.experts.tables`), for numbers that act like
   categories, edges, and combinations of inputs: one of all grids, one of those of each number of fields, and
   for numbers one that learns the target's logarithm;
+* effects of single values on the first linear expert (:mod:`streamk.experts.values`), for categories of many
+  values and numbers that are missing; and on these, effects of whole numbers, which may be codes;
 * the five nearest of the last 512 events (:mod:`streamk.experts.neighbours`), for clusters that move;
 * the last label, and for classes their frequencies.
 
