@@ -12,9 +12,10 @@ before the first event, and a step is that of a Kalman filter that keeps varianc
 
     A_ck ← A_ck + v_c r_k/(1/q + Σ_c v_c)       v_c = 1/(τ + n_c)       n_c ← min(n_c + q, 1,000)
 
-where ``r`` is the residual of the loss, and ``q`` the precision of an event: its weight, divided by the mean
-squared residual of numbers, or times the curvature of the logistic loss of classes. So the effect of a value
-follows the mean of its residuals, shrunk to 0, and a value that many events have, their last thousand.
+where ``q`` is the precision of an event: its weight, divided by the mean squared residual of numbers, or
+times the curvature of the logistic loss of classes; ``r`` is the residual, of classes divided by that
+curvature. So the effect of a value follows the mean of its residuals, shrunk to 0, and a value that many
+events have, their last thousand.
 """
 
 from __future__ import annotations
