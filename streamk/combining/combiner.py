@@ -26,7 +26,6 @@ from streamk.handles import Handle, make_handle
 from streamk.state import Stateful
 
 PENALTY = 10.0  # of a squared weight, in units of one event
-STALE_PENALTY = 100.0  # for stale experts: few events are learned, and they resemble each other
 _SHARE = 1e-3
 _EVENTS = 1  # place in a running mean
 _SLOWEST = 1e-3

@@ -64,6 +64,12 @@ def _is_run(state: Array) -> bool:
 
 
 @njit(**INNER)
+def is_away(shift):
+    """Return whether the last target was out of range."""
+    return shift.state[_RUN] != 0.0
+
+
+@njit(**INNER)
 def is_shifted(shift):
     """Return whether the run of out-of-range targets is long enough to expect another."""
     return abs(shift.state[_RUN]) >= shift.patience

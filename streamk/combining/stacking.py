@@ -30,10 +30,11 @@ expert is tracked, too.
 An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
 by the weight in units of the mean weight.
 
-If the errors of numbers have heavy tails on both sides (:mod:`streamk.learners.tails`), experts and weights
-learn a target as if it were at most ``reach`` = 2 mean absolute errors from its prediction: the residuals of
-Huber (1964). Intervals learn the unchanged targets. From the eighth target in a row that is farther off on
-the same side, targets are not limited, since the level has shifted.
+Experts and weights learn a target as if it were at most 12 deviations from its prediction, so that a wrong
+one does little harm, and large ones that inputs explain are learned in a few steps. If errors have heavy
+tails on both sides (:mod:`streamk.learners.tails`), they learn it as if it were at most ``reach`` = 2 mean
+absolute errors off: the residuals of Huber (1964). Intervals learn the unchanged targets. From the eighth
+target in a row that is farther off on the same side, targets are not limited, since the level has shifted.
 
 If labels come ``D`` events late, they say less about the next event. Sets then remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares move with the power ``1/√(1 + D)``.
@@ -64,10 +65,10 @@ from streamk.combining.combiner import (
     within_limits,
 )
 from streamk.combining.intervals import STEEPEST, Intervals, follow, scale_at, spread_at
-from streamk.combining.level_shift import LevelShift, is_shifted, last_target, watch
+from streamk.combining.level_shift import LevelShift, is_away, is_shifted, last_target, watch
 from streamk.compiling import CALLED, INNER
 from streamk.dispatch import implements
-from streamk.encoding.codec import EVENTS, KNOWN, aim_of, decode, is_learned, unclipped
+from streamk.encoding.codec import EVENTS, KNOWN, aim_of, decode, is_learned, reach_of, unclipped
 from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import WIDE_CLIP
 from streamk.handles import Handle, make_handle
@@ -196,8 +197,8 @@ StackedNumbers = namedtuple(
 
 
 @njit(**INNER)
-def _number(combiner, s, outputs):
-    """Return the prediction of set ``s`` of weights.
+def _number(combiner, s, outputs, clip):
+    """Return the prediction of set ``s`` of weights, within ±``clip`` as all outputs.
 
     Indices after the last set are single experts, and the last index is the mean target, 0.
     """
@@ -205,19 +206,19 @@ def _number(combiner, s, outputs):
     if s >= sets + experts:
         return 0.0
     if s >= sets:
-        return clipped(outputs, s - sets, 0, WIDE_CLIP)
+        return clipped(outputs, s - sets, 0, clip)
     total = 0.0
     for e in range(experts):
-        total += combiner.weights[s, e] * clipped(outputs, e, 0, WIDE_CLIP)
-    return min(max(total, -WIDE_CLIP), WIDE_CLIP)
+        total += combiner.weights[s, e] * clipped(outputs, e, 0, clip)
+    return min(max(total, -clip), clip)
 
 
 @njit(**INNER)
-def _fill_numbers(combiner, outputs, numbers):
+def _fill_numbers(combiner, outputs, clip, numbers):
     """Fill ``numbers`` with a prediction for each share, and after them their mean by shares."""
     predicted = 0.0
     for s in range(combiner.shares.shape[0]):
-        numbers[s] = _number(combiner, s, outputs)
+        numbers[s] = _number(combiner, s, outputs, clip)
         predicted += combiner.shares[s] * numbers[s]
     numbers[combiner.shares.shape[0]] = predicted
 
@@ -230,41 +231,50 @@ def _error_scale(combiner, outputs):
 
 
 @njit(**CALLED)
-def _limited(reach, intervals, coding, predicted, target):
-    """Return a target within ``reach`` mean absolute errors of ``predicted``, standardised (Huber 1964)."""
-    actual, farthest = unclipped(coding, target), reach[_LIMIT] * spread_at(intervals, predicted)
+def _limited(combiner, coding, predicted, target, reach):
+    """Return a target as it is learned where ``predicted``, standardised, was predicted.
+
+    ``reach`` is in mean absolute errors. If it is infinite, an outlier stays as it is, since it is not
+    learned; and after a target out of range, which may begin a run, the mean takes the prediction's place.
+    """
+    if reach != np.inf:
+        farthest = reach * spread_at(combiner.intervals, predicted)
+    elif is_learned(coding, target):
+        farthest = WIDE_CLIP
+        predicted = 0.0 if is_away(combiner.level_shift) else predicted
+    else:
+        return target
+    actual = unclipped(coding, target)
     limited = min(max(actual, predicted - farthest), predicted + farthest)
     return target if limited == actual else min(max(decode(coding, limited), -LARGEST), LARGEST)
 
 
 @njit(**INNER)
-def _is_limiting(combiner):
-    """Return whether targets far off are limited: not after a run of targets far off on the same side."""
-    return combiner.reach[_LIMIT] != np.inf and abs(combiner.reach[_RUN]) < _IN_A_ROW
+def _reach(combiner):
+    """Return how far off targets are learned; after a run of them on one side, the level has shifted."""
+    return combiner.reach[_LIMIT] if abs(combiner.reach[_RUN]) < _IN_A_ROW else np.inf
 
 
 @implements(within_limits, StackedNumbers)
 def _within_limits(combiner, coding, combined, target):
-    if not _is_limiting(combiner):
-        return target
-    return _limited(combiner.reach, combiner.intervals, coding, unclipped(coding, combined[0]), target)
+    return _limited(combiner, coding, unclipped(coding, combined[0]), target, _reach(combiner))
 
 
 @implements(limit, StackedNumbers)
 def _limit(combiner, coding, combined, target):
-    if combiner.reach[_LIMIT] == np.inf:
-        return target
-    predicted = unclipped(coding, combined[0])
-    limited = _limited(combiner.reach, combiner.intervals, coding, predicted, target)
+    predicted, reach = unclipped(coding, combined[0]), combiner.reach
+    limited = _limited(combiner, coding, predicted, target, reach[_LIMIT])
+    if reach[_LIMIT] == np.inf:
+        return limited
     side = np.sign(target - limited)
-    combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
-    return limited if _is_limiting(combiner) else target
+    reach[_RUN] = side + (reach[_RUN] if reach[_RUN] * side > 0.0 else 0.0)
+    return _limited(combiner, coding, predicted, target, _reach(combiner))
 
 
 @implements(combine, StackedNumbers)
 def _combine_numbers(combiner, coding, outputs, scratch, out):
     numbers = scratch.value[0]
-    _fill_numbers(combiner, outputs, numbers)
+    _fill_numbers(combiner, outputs, reach_of(coding), numbers)
     shifted = is_shifted(combiner.level_shift)
     out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
     if out.shape[0] > 1:  # for an interval
@@ -277,23 +287,20 @@ def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
     aim = aim_of(coding, target)
     prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
     if is_shifted(combiner.level_shift):
-        predicted, actual = (
-            unclipped(coding, last_target(combiner.level_shift)),
-            unclipped(coding, target),
-        )
-        follow(combiner.intervals, earlier.intervals, predicted, size, actual, weight)
+        last, actual = unclipped(coding, last_target(combiner.level_shift)), unclipped(coding, target)
+        follow(combiner.intervals, earlier.intervals, last, size, actual, weight)
     else:
         follow(combiner.intervals, earlier.intervals, prediction, size, aim, weight)
-    if _is_limiting(combiner):
-        target = _limited(combiner.reach, combiner.intervals, coding, prediction, target)
-        aim = aim_of(coding, target)
+    limited = _limited(combiner, coding, prediction, target, _reach(combiner))
+    if combiner.reach[_LIMIT] != np.inf:
+        target, aim = limited, aim_of(coding, limited)
     watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
-    if is_learned(coding, target):
-        _learn_number(combiner, outputs, scratch, aim, weight)
+    if is_learned(coding, limited):
+        _learn_number(combiner, outputs, scratch, aim_of(coding, limited), weight, reach_of(coding))
 
 
 @njit(**INNER)
-def _learn_number(combiner, outputs, scratch, aim, weight):
+def _learn_number(combiner, outputs, scratch, aim, weight, clip):
     sets, experts = combiner.weights.shape
     numbers, scores, slopes, deviations, factors = scratch.value
     count, mixed = combiner.shares.shape[0], numbers[-1]
@@ -311,7 +318,7 @@ def _learn_number(combiner, outputs, scratch, aim, weight):
     fade(combiner.curvature, combiner.forgetting, combiner.penalty, weight)
     slopes[:] = 0.0
     for e in range(experts):
-        scores[0, e] = clipped(outputs, e, 0, WIDE_CLIP)
+        scores[0, e] = clipped(outputs, e, 0, clip)
     add_products(combiner.curvature, scores, 0, slopes, (weight, weight, weight), deviations)
     for s in range(sets):
         predicted = 0.0
@@ -365,16 +372,22 @@ class Stacking(Combiner):
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self._curvature = side_by_side(np.array([penalty * np.eye(experts)] * sets))
         self._initial = np.full(sets, 1.0 / sets)
-        if not classes:
-            others = sets + experts
-            self._initial = np.append(np.full(others, (1.0 - _MEAN) / others), _MEAN)
         self.shares: Array = self._initial.copy()
+        if not classes:
+            self.start_shares((1.0 - _MEAN) * sets / (sets + experts), _MEAN)
         self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals()
         self.level_shift = LevelShift()
         self.set_delay(0)
         self.reach: Array = np.array([np.inf, 0.0])
+
+    def start_shares(self, of_sets: float, of_mean: float) -> None:
+        """Start with such shares of all sets and of the mean target; single experts have what remains."""
+        sets, experts = self.weights.shape
+        parts = (of_sets, sets), (1.0 - of_sets - of_mean, experts), (of_mean, 1)
+        self._initial = np.concatenate([np.full(count, part / count) for part, count in parts])
+        self.shares = self._initial.copy()
 
     def set_delay(self, delay: int) -> None:
         """Set how many events late labels arrive; the record changes."""

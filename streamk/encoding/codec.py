@@ -3,8 +3,8 @@
 Its verbs are *encode* (events to rows: :class:`streamk.encoding.inputs.Inputs`), *observe* (the scales of
 inputs and target learn from an event) and *decode* (an output to a number in the target's units, a column to
 a label). The target of a regression is standardised by the same statistics as inputs are
-(:mod:`streamk.encoding.scaling`) and clipped to ±6 or ±12; no expert learns an *outlier*, the first target
-that is ten deviations off.
+(:mod:`streamk.encoding.scaling`) and clipped to ±6; for mixtures to ±12, or to the distance of the farthest
+target so far, at most 100. No expert learns an *outlier*, the first target that is ten deviations off.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from streamk.encoding.names import most_used, no_uses, pooled_uses
 from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import (
     COUNT,
+    FARTHEST,
     GIVEN,
     HELD,
     MEAN,
     TARGET_CLIP,
+    WIDE_CLIP,
     horizon_of,
     is_stray,
     kept_numbers,
@@ -78,7 +80,24 @@ class Coding(NamedTuple):
 @njit(**INNER)
 def aim_of(coding, target):
     """Return what an event asks of the experts: a class, or a number as they see it."""
-    return _standard(coding.target, target, coding.clip)
+    return _standard(coding.target, target, reach_of(coding))
+
+
+@njit(**INNER)
+def reach_of(coding):
+    """Return how many deviations from its mean a number may be, as experts see it."""
+    return farthest(coding.target, coding.clip)
+
+
+@both()
+def farthest(statistics, clip):
+    """Return ``clip``, or for mixtures the distance of the farthest target so far, if that is more."""
+    if statistics is None or not len(statistics) or clip < WIDE_CLIP:
+        return clip
+    if statistics[_TARGET, HELD] == GIVEN:
+        return clip
+    distance = abs(standardise(statistics[_TARGET, HELD], statistics, _TARGET, FARTHEST))
+    return distance if distance > clip else clip
 
 
 @njit(**INNER)
@@ -181,10 +200,8 @@ class Codec(Stateful):
     label_memory
         Whether labels are inputs of later events.
     mixture
-        Whether values of categories that were never learned are skipped, and weights are relative to their
-        mean.
-    clip
-        Of standardised targets, in deviations.
+        Whether values of categories that were never learned are skipped, weights are relative to their mean,
+        and targets may be far off.
     """
 
     def __init__(
@@ -195,12 +212,11 @@ class Codec(Stateful):
         standard: bool = True,
         label_memory: bool = False,
         mixture: bool = False,
-        clip: float = TARGET_CLIP,
     ) -> None:
         self.seen, self.weights = SeenValues() if mixture else None, np.zeros(2 if mixture else 0)
         self.memory, self.arrived = empty_memory(label_memory)
         self.inputs, self.labels, self.standard = inputs, labels, standard
-        self.horizon, self.clip = horizon_of(memory), clip
+        self.horizon, self.clip = horizon_of(memory), WIDE_CLIP if mixture else TARGET_CLIP
         self.target = no_targets(memory)
         self.counts: Array = np.array([0.0, 0.0, 0.0 if labels is not None else 1.0])
 
@@ -208,6 +224,11 @@ class Codec(Stateful):
     def events(self) -> int:
         """Events learned so far."""
         return int(self.counts[EVENTS])
+
+    @property
+    def reach(self) -> float:
+        """How many deviations from its mean a target may be, as experts see it."""
+        return float(farthest(self.target, self.clip))
 
     @property
     def outputs(self) -> int:
@@ -282,7 +303,7 @@ class Codec(Stateful):
         if self.inputs.transforms:
             yield Field("transforms", "transforms")
         if len(self.memory):
-            yield Field("memory", "labels in memory", -self.clip, self.clip)
+            yield Field("memory", "labels in memory", -FARTHEST, FARTHEST)
             count = Field("queue", "labels in memory", 0.0, LARGEST_COUNT, attribute="arrived", whole=True)
             yield count
         if self.seen is not None:

@@ -20,7 +20,8 @@ have more than :data:`MOST` buckets, its two oldest become one of the next level
 oldest is dropped. So memory grows with the logarithm of the window's length.
 
 A *watch* is one array. Row 0 holds the sums of the current block (events, errors, squared errors), the number
-of events behind the expert's information, and the number of rises. Row ``k + 1`` holds the number of buckets
+of events behind the expert's information, the number of rises, and whether errors at least doubled at the
+last. Row ``k + 1`` holds the number of buckets
 of level ``k``, and then the sums of each, the oldest first.
 """
 
@@ -38,7 +39,8 @@ from streamk.state import LARGEST_COUNT, Field
 
 BLOCK = 32
 LEVELS, MOST = 20, 5
-COUNT, SUM, SQUARES, KNOWN, RISES = range(5)  # of row 0
+COUNT, SUM, SQUARES, KNOWN, RISES, SHARPLY = range(6)  # of row 0
+_SHARP = 2.0  # by which errors rise sharply
 _LOGARITHM = math.log(1e6)
 
 
@@ -61,9 +63,10 @@ def is_possible(watch: Array) -> bool:
     squares = np.append(now[SQUARES], watch[1:, 2::2])
     empty = np.arange(MOST) >= counts[:, None]
     return not (
-        (np.append(counts, now[[COUNT, RISES]]) % 1.0).any()
+        (np.append(counts, now[[COUNT, RISES, SHARPLY]]) % 1.0).any()
         or now[COUNT] >= BLOCK
-        or now[RISES + 1 :].any()
+        or now[SHARPLY] > min(now[RISES], 1.0)
+        or now[SHARPLY + 1 :].any()
         or (counts > MOST).any()
         or (np.diff(counts > 0) & (counts[1:] > 0)).any()
         or (sums > sizes).any()
@@ -101,11 +104,13 @@ def part_to_keep(watch, error):
         return 1.0
     _add_block(watch, watch[0, SUM], watch[0, SQUARES])
     watch[0, COUNT], watch[0, SUM], watch[0, SQUARES] = 0.0, 0.0, 0.0
-    if not _has_risen(watch):
+    factor = _rise(watch)
+    if factor <= 1.0:
         return 1.0
     part = min(BLOCK / watch[0, KNOWN], 1.0)
     watch[0, KNOWN] = BLOCK
     watch[0, RISES] += 1.0
+    watch[0, SHARPLY] = 1.0 if factor >= _SHARP else 0.0
     return part
 
 
@@ -137,8 +142,8 @@ def _drop_oldest(watch, row, gone):
 
 
 @njit(**INNER)
-def _has_risen(watch):
-    """Cut the window where means differ most, if they differ; return whether the newer one is higher."""
+def _rise(watch):
+    """Cut the window where means differ most, if they differ; return the newer mean divided by the older."""
     whole, total, squares, size = 0.0, 0.0, 0.0, float(BLOCK)
     for row in range(1, LEVELS + 1):
         for j in range(int(watch[row, 0]) - 1, -1, -1):
@@ -149,7 +154,7 @@ def _has_risen(watch):
     mean = total / whole
     variance = max(squares / whole - mean * mean, 0.0)
     newer, of_newer, size = 0.0, 0.0, float(BLOCK)
-    most, at, gone, risen = 1.0, ZERO, ZERO, False
+    most, at, gone, factor = 1.0, ZERO, ZERO, 1.0
     for row in range(1, LEVELS + 1):
         for j in range(int(watch[row, 0]) - 1, -1, -1):
             newer += size
@@ -158,12 +163,13 @@ def _has_risen(watch):
             if older > 0.0:
                 inverse = 1.0 / older + 1.0 / newer
                 bound = np.sqrt(2.0 * variance * _LOGARITHM * inverse) + 2.0 * _LOGARITHM * inverse / 3.0
-                differ = of_newer / newer - (total - of_newer) / older
-                if abs(differ) > most * bound:
-                    most, at, gone, risen = abs(differ) / bound, row, j, differ > 0.0
+                mean, before = of_newer / newer, (total - of_newer) / older
+                if abs(mean - before) > most * bound:
+                    most, at, gone = abs(mean - before) / bound, row, j
+                    factor = mean / before if before > 0.0 else np.inf
         size *= 2.0
     if at > 0:
         _drop_oldest(watch, at, gone)
         for row in range(at + 1, LEVELS + 1):
             _drop_oldest(watch, row, int(watch[row, 0]))
-    return risen
+    return factor

@@ -176,6 +176,11 @@ class LeastSquares(Expert):
         """The number of restarts."""
         return int(self.watch[0, change.RISES])
 
+    @property
+    def since_sharp_rise(self) -> float:
+        """Events since the last restart, if its error had doubled, else infinite."""
+        return float(self.watch[0, change.KNOWN]) if self.watch[0, change.SHARPLY] else np.inf
+
     def information(self) -> Array:
         """Return ``P⁻¹`` of the variables that have joined."""
         count = len(self.joined)

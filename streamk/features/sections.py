@@ -208,33 +208,36 @@ class Sections(Stateful):
         """Return the columns of a family after those of the parts."""
         return next(one.columns for one in self.families if one.name == family)
 
-    def renew(self, opening: int, errors: Sequence[float], error: float) -> slice:
-        """Restart the older block under the current relevance; return its columns.
+    def renew(self, block: int, errors: Sequence[float], error: float) -> slice:
+        """Restart a block, the older one, under the current relevance; return its columns.
 
         The first block, at the second opening, uses the diagonal, and the other one the full matrix. Later a
         block takes the kind of the block with the smaller mean squared error of ``errors``; the error of the
         younger block, which has learned from a third fewer events, is multiplied by 0.9. ``error`` is that of
         the best expert. The block's grids get other fields only if a quarter of all importance has moved.
         """
-        block = opening % BLOCKS
-        younger = 1 - block
+        younger, first = 1 - block, (self.kinds == IDENTITY).all()
         better = younger if _YOUNGER * errors[younger] < errors[block] else block
         kind = _KINDS[block] if IDENTITY in self.kinds else int(self.kinds[better])
         self.kinds[block] = kind
         self.transforms[block], self.factors[block] = self._transform(error, kind == WHOLE)
-        importance = self.exchanges.importance()
-        if opening <= BLOCKS or self._distance(importance, self.importance[block]) > _MOVED:
-            self.importance[block] = importance
-        self.moments *= _KEPT
-        self.cross.fade(_KEPT)
-        self.exchanges.fade(_KEPT)
+        if first or self.has_moved(block):
+            self.importance[block] = self.exchanges.importance()
+        self.fade(_KEPT)
         return self.columns_of_part(1 + block)
 
-    def _distance(self, importance: Floats, before: Floats) -> float:
-        """Return how much of all importance has moved from field to field since ``before``."""
+    def fade(self, kept: float) -> None:
+        """Count earlier events ``kept`` times in relevance."""
+        self.moments *= kept
+        self.cross.fade(kept)
+        self.exchanges.fade(kept)
+
+    def has_moved(self, block: int) -> bool:
+        """Return whether a quarter of all importance has moved since a block's grids began."""
         known = slice(1, 1 + len(in_use(self.exchanges.tags)))
-        now, then = (shares[known] / max(shares[known].sum(), _LEAST) for shares in (importance, before))
-        return float(np.maximum(now - then, 0.0).sum())
+        both = self.exchanges.importance()[known], self.importance[block][known]
+        now, then = (shares / max(shares.sum(), _LEAST) for shares in both)
+        return bool(np.maximum(now - then, 0.0).sum() > _MOVED)
 
     def move_ranks(self, statistics: Array, events: int) -> None:
         """Move the ranks of numbers towards those of the last events (:mod:`streamk.features.ranks`)."""

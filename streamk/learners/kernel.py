@@ -25,7 +25,7 @@ from streamk.encoding.label_history import HELD, NOW
 from streamk.encoding.label_history import MEAN as MEAN_LABELS
 from streamk.encoding.labels import Label
 from streamk.encoding.rows import EncodedRows
-from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
+from streamk.encoding.scaling import MEAN, spread
 from streamk.encoding.seen import SeenValues
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
@@ -34,6 +34,7 @@ from streamk.experts.values import Values
 from streamk.features.map import FeatureMap
 from streamk.features.plans import BUDGETS, WITHOUT
 from streamk.features.ranks import FIRST as FIRST_RANKS
+from streamk.features.relevance import BLOCKS
 from streamk.features.sample import Sampled
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
@@ -42,7 +43,7 @@ from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, rules_of, saturated_among
 from streamk.learners.regressor import Regressor
 from streamk.learners.rehearsal import LATE, Rehearsal
-from streamk.learners.stale import TRUSTED, StaleExperts, unlabelled_before
+from streamk.learners.stale import PERIOD, TRUSTED, StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
 from streamk.learners.summary import Summary
 from streamk.learners.tails import EARLY, look
@@ -53,6 +54,7 @@ from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
 
 _FIRST = 1000  # events before relevance is used
+_AFTER_CHANGE = 0.02  # of earlier relevance
 _HORIZON = 10_000_000  # events that scales count: they follow a shift or another unit, and fade hardly at all
 # More features pay where those under relevance leave less than so much of the other experts' error, and yet
 # more than so much of the target's variance.
@@ -101,7 +103,6 @@ class _Kernel(StreamingLearner):
             label_memory=self.label_memory,
             mixture=True,
             memory=_HORIZON,
-            clip=WIDE_CLIP,
             rules=rules_of(sections, target),
         )
         if target is not None:
@@ -251,10 +252,22 @@ class _Kernel(StreamingLearner):
             self._at_prediction.end()
         if self.events > before and not rehearsal.lateness:
             if rehearsal.label_of(self._waiting.lateness(held)):
-                self._combiner.set_delay(rehearsal.usual)
-                self._renew_arguments()
+                self._follow_lateness()
             if held.seen is not None and held.seen.answers.any():
                 self._stale_experts.label_of(*self._compared(held.seen.answers, y))
+
+    def _label_comes(self, predicted: int) -> None:
+        """See a label after so many events were predicted."""
+        before = self._rehearsal.rehearses
+        self._rehearsal.label_comes(predicted, self._values)
+        if self._rehearsal.rehearses != before:
+            self._follow_lateness()
+
+    def _follow_lateness(self) -> None:
+        """Let weights follow slowly where labels come late."""
+        self._combiner.set_delay(self._rehearsal.usual)
+        self._stale_experts.set_late(self._rehearsal.rehearses)
+        self._renew_arguments()
 
     def _compared(self, answers: Array, y: object) -> tuple[Array, Array]:
         """Return predictions as in :meth:`StaleExperts.label_of`, and the target of one of them."""
@@ -278,7 +291,7 @@ class _Kernel(StreamingLearner):
             rehearsal.label_comes(count, self._values)
             return
         rows, goal = self._encode_learned(x), np.array([[target], [weight]])
-        rehearsal.label_comes(count, self._values)
+        self._label_comes(count)
         made = self._ready(rows, outputs)
         for part, goals in self._rehearse(rows, goal) if rehearsal.rehearses else [(rows, goal)]:
             self._handles_of(made).predicted = None  # its inputs may be others now
@@ -294,7 +307,7 @@ class _Kernel(StreamingLearner):
         late = self._predict_batch(rows)[: first + 1] if wanted and rehearsal.lateness else None
         rehearsal.no_label_comes(0 if wanted else int(without[:first].sum()))
         if first < len(learned):
-            rehearsal.label_comes(1 if wanted else rehearsal.predicted, self._values)
+            self._label_comes(1 if wanted else rehearsal.predicted)
         out = super()._learn_batch(rows, goal, outputs, wanted)
         if late is not None:
             out[: first + 1] = padded(late, out[: first + 1].shape)
@@ -442,6 +455,7 @@ class _Kernel(StreamingLearner):
             self._ranked, sections = events, None if self._map is None else self._map.sections
             assert sections is not None
             sections.move_ranks(self._codec.inputs.statistics, events)
+        self._follow_changes()
         super()._learned()
 
     @property
@@ -472,21 +486,36 @@ class _Kernel(StreamingLearner):
         growth.open(self.events)
         if begun and self._map.sections is not None:
             self._grows()
-            losses = self._combiner.losses
-            columns = self._map.sections.renew(
-                growth.openings, self._relevant_losses().tolist(), float(losses.min())
-            )
-            self._map.renew()
-            if self._stale is not None:
-                self._stale.forget()
-            for expert in self._experts:
-                expert.forget(columns)
-            again = [k for k, expert in enumerate(self._experts) if expert.within(columns)]
-            self._combiner.skip(again)
-            if self._stale is not None:
-                self._stale.combiner.skip(again)
-            self._waiting.exchange(again)
+            self._open_block(self._map.sections, growth.openings % BLOCKS)
         self._renew_arguments()
+
+    def _open_block(self, sections: Sections, block: int) -> None:
+        """Restart a block of features, and the experts on it, under the current relevance."""
+        assert self._map is not None
+        losses, stale = self._combiner.losses, self._stale_experts
+        columns = sections.renew(block, self._relevant_losses().tolist(), float(losses.min()))
+        self._map.renew()
+        stale.forget()
+        for expert in self._experts:
+            expert.forget(columns)
+        again = [k for k, expert in enumerate(self._experts) if expert.within(columns)]
+        self._combiner.skip(again)
+        stale.combiner.skip(again)
+        self._waiting.exchange(again)
+
+    def _follow_changes(self) -> None:
+        """After errors have doubled, learn relevance again, and then open blocks where it has moved."""
+        sections = None if self._map is None else self._map.sections
+        if sections is None or self.events % PERIOD or not sections.learned:
+            return
+        since = min(cast(LeastSquares, self._experts[k]).since_sharp_rise for k in self._relevant())
+        if since < PERIOD:
+            sections.fade(_AFTER_CHANGE)
+        elif since < 2 * PERIOD:
+            moved = [block for block in range(BLOCKS) if sections.has_moved(block)]
+            for block in moved:
+                self._open_block(sections, block)
+            self._renew_arguments()
 
     def _to_parts(self) -> tuple[Json, Arrays]:
         header, arrays = super()._to_parts()
@@ -504,7 +533,7 @@ class _Kernel(StreamingLearner):
         inputs, rehearsal = self._codec.inputs, self._rehearsal
         self._time_like.load_state_dict(arrays, inputs.slots)
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
-        self._combiner.set_delay(rehearsal.usual)
+        self._follow_lateness()
         if rehearsal.reservoir is not None:
             self._check_labels(rehearsal.reservoir.rows()[1][0].tolist())
 
@@ -617,8 +646,8 @@ class KernelClassifier(_Kernel, Classifier):
 class KernelRegressor(_Kernel, Regressor):
     """Kernel regressor with nothing to tune: a mixture of more than a dozen learners on one feature map.
 
-    The target is standardised by the events before, clipped to ±12 deviations, and predictions are
-    in its units; a target without precedent is not learned.
+    The target is standardised by the events before, and predictions are in its units. A target without
+    precedent is not learned; others are, as if they were at most 12 deviations off the prediction.
 
     Parameters
     ----------

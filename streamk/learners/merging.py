@@ -249,7 +249,7 @@ def merge_streaming(
         expert.merge_from(experts, how)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
-    if base is not None and any(part._growth.openings > base._growth.openings for part in parts):
+    if base is not None and made.sections and any(_has_opened(part, base) for part in parts):
         counts = list(shares)  # combiners skipped experts since, so their information does not add up
     merged._combiner.merge_from([part._combiner for part in parts], shares, counts)
     refits = base is None and _need_refit(parts, merged)
@@ -286,7 +286,7 @@ def _share_memory(
         for k, code in enumerate(codes[:SHARED]):
             if code < SHARED:
                 memory[:, [code, SHARED + code]] += share * mean[[k, SHARED + k]]
-    np.clip(memory, -merged._codec.clip, merged._codec.clip, out=memory)
+    np.clip(memory, -merged._codec.reach, merged._codec.reach, out=memory)
 
 
 def _need_refit(parts: Sequence[StreamingLearner], merged: StreamingLearner) -> bool:
@@ -317,6 +317,11 @@ def _counts(k: int, parts: Sequence[StreamingLearner], merged: StreamingLearner)
                     for same, m in zip(continues, models, strict=True)
                 ]
     return [*[1.0] * len(models), float(any(continues)) - sum(continues)]
+
+
+def _has_opened(part: StreamingLearner, base: StreamingLearner) -> bool:
+    """Return whether a block under relevance has been opened since ``base``."""
+    return not all(_sections(base).has_block_of(_sections(part), block) for block in range(BLOCKS))
 
 
 def _has_restarted(block: int, part: StreamingLearner, base: StreamingLearner) -> bool:

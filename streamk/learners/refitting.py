@@ -274,7 +274,7 @@ def _wanted(merged: Any, targets: Array) -> Array:
 
 
 def _standard(merged: Any, values: Array) -> Array:
-    unit, clip = merged._codec.target, merged._codec.clip
+    unit, clip = merged._codec.target, merged._codec.reach
     return np.asarray(np.clip((values - unit[0, MEAN]) / (spread(unit, 0) or 1.0), -clip, clip))
 
 

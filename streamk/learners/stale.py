@@ -8,6 +8,11 @@ combiner learns from the outputs of the copies, with the label memory at its run
 weights start equal; the third is set to the weights of the first combiner at every copy. It has separate
 intervals, as wide as the errors of the copies.
 
+Errors of stale experts resemble each other while a level persists, so that many events say little about the
+next thousands. A squared weight costs 5,000 events (of numbers 200), so that weights stay near equal ones for
+many events. At first half of the shares of numbers belong to sets of weights, and a tenth to the mean target;
+and where labels come late, they move by the power 0.3.
+
 Experts also become stale while events have no label. If ``a > 16`` events have come since the last label, the
 prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner and ``g`` of the second, both with the
 present experts. After 16 events the two have equal errors on Elec2. From 256 on, it is ``g``. The rows of one
@@ -36,7 +41,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed
-from streamk.combining.combiner import STALE_PENALTY
 from streamk.combining.stacking import Stacking
 from streamk.compiling import INNER
 from streamk.encoding.scaling import WIDE_CLIP
@@ -46,7 +50,10 @@ from streamk.vector.lanes import aligned
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
+_PENALTY_OF_CLASSES, _PENALTY_OF_NUMBERS = 5000.0, 200.0  # of a squared weight, in units of one event
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
+_OF_SETS, _OF_MEAN = 0.5, 0.1  # initial shares of numbers
+_PACE = 0.3  # of shares of numbers, where labels come late
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 TRUSTED = 16.0  # events without a label before predictions change
 _SURE = 256  # events without a label after which predictions are those of this combiner alone
@@ -79,14 +86,21 @@ class StaleExperts:
     def __init__(
         self, experts: int, classes: bool, logits: Sequence[bool], saturated: Sequence[Sequence[int]] = ()
     ) -> None:
-        self.combiner = Stacking(experts, classes, logits, _SPANS, _SETTLED, STALE_PENALTY, saturated)
+        penalty = _PENALTY_OF_CLASSES if classes else _PENALTY_OF_NUMBERS
+        self.combiner = Stacking(experts, classes, logits, _SPANS, _SETTLED, penalty, saturated)
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
+        else:
+            self.combiner.start_shares(_OF_SETS, _OF_MEAN)
         self.combiner.level_shift.patience = np.inf
         self.arrays: list[AnyArray] = []
         self.since = _UNKNOWN
         self.passed = self._at = 0
         self.sums: Array = np.zeros(3)
+
+    def set_late(self, late: bool) -> None:
+        """Set whether labels come late; the record of the combiner changes."""
+        self.combiner.pace = _PACE if late and not self.combiner.classes else 1.0
 
     @property
     def rarely(self) -> int:

@@ -27,7 +27,7 @@ from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import COLUMNS, MEAN, NOW
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import MOST_SLOTS, EncodedRows, slices
-from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
+from streamk.encoding.scaling import horizon_of, kept_numbers
 from streamk.experts.blocks import forward
 from streamk.experts.expert import FINAL, Expert, Lesson
 from streamk.features.map import KEYED, STRUCTURED, FeatureMap, choose_for, largest_unscaled
@@ -148,7 +148,6 @@ class StreamingLearner(Learner):
         combiner: Any = None,
         label_memory: bool = False,
         mixture: bool = False,
-        clip: float = TARGET_CLIP,
         rules: Sequence[Expert] = (),
     ) -> None:
         """Initialise the untrained learner.
@@ -168,9 +167,7 @@ class StreamingLearner(Learner):
         label_memory
             Whether labels are inputs.
         mixture
-            Whether values of categories that were never learned are skipped, and weights are relative.
-        clip
-            Of standardised targets, in deviations.
+            As for :class:`streamk.encoding.codec.Codec`.
         rules
             Experts of all update rules that learners of this class may have, in order; those of ``experts``
             by default.
@@ -192,7 +189,7 @@ class StreamingLearner(Learner):
         self._map: FeatureMap | None = None
         self._pending = inputs.waiting = EventBuffer()
         labels = Labels() if self.classifies else None
-        self._codec = Codec(inputs, labels, memory, self.scale_target, label_memory, mixture, clip)
+        self._codec = Codec(inputs, labels, memory, self.scale_target, label_memory, mixture)
         self._stale: StaleExperts | None = None
         self._at_prediction = AtPrediction()
 

@@ -55,7 +55,7 @@ class Memory:
 def coding(known, classes):
     empty = np.zeros((0, 4))
     counts = np.array([100.0, known, 0.0])
-    return Coding(empty, None, counts, np.array([-0.5]), None, 1e15, classes, *empty_memory(False))
+    return Coding(empty, None, counts, np.array([-0.5]), None, 1e15, classes, *empty_memory(False), clip=12.0)
 
 
 def softmax(scores):

@@ -7,7 +7,18 @@ import pytest
 from numba import njit
 
 from streamk.experts import change
-from streamk.experts.change import BLOCK, COUNT, KNOWN, LEVELS, MOST, RISES, SQUARES, SUM, empty_watch
+from streamk.experts.change import (
+    BLOCK,
+    COUNT,
+    KNOWN,
+    LEVELS,
+    MOST,
+    RISES,
+    SHARPLY,
+    SQUARES,
+    SUM,
+    empty_watch,
+)
 from streamk.losses import CODES
 
 
@@ -36,7 +47,7 @@ class Reference:
     """Adaptive windowing in plain Python: a window of all values, in buckets that are lists of them."""
 
     def __init__(self):
-        self.block, self.buckets, self.known, self.rises = [], [], 0, 0
+        self.block, self.buckets, self.known, self.rises, self.sharply = [], [], 0, 0, False
 
     def take(self, value):
         self.block.append(value)
@@ -60,9 +71,11 @@ class Reference:
         differ, cut = max(found, key=lambda pair: abs(pair[0]), default=(0.0, 0))
         if abs(differ) <= 1.0:
             return 1.0
+        older, newer = (np.concatenate(part).mean() for part in (self.buckets[:cut], self.buckets[cut:]))
         self.buckets = self.buckets[cut:]
         if differ < 0.0:
             return 1.0
+        self.sharply = newer >= 2.0 * older
         part, self.known, self.rises = BLOCK / self.known, BLOCK, self.rises + 1
         return part
 
@@ -70,7 +83,7 @@ class Reference:
         """The same as an array, as the module says."""
         made = empty_watch()
         made[0, [COUNT, SUM, SQUARES]] = self.sums(self.block)
-        made[0, [KNOWN, RISES]] = self.known, self.rises
+        made[0, [KNOWN, RISES, SHARPLY]] = self.known, self.rises, self.sharply
         for row in range(1, LEVELS + 1):
             own = [b for b in self.buckets if len(b) == BLOCK << (row - 1)]
             made[row, 0] = len(own)
@@ -110,6 +123,16 @@ def test_it_is_adaptive_windowing_to_the_bit(seed):
         assert take_all(watch, piece).tolist() == expected
         np.testing.assert_array_equal(watch, reference.watch())
     assert reference.rises > 0
+
+
+@pytest.mark.parametrize(("after", "sharply"), [(0.35, 0.0), (0.5, 1.0)])
+def test_a_sharp_rise_at_least_doubles_errors(after, sharply):
+    watch = empty_watch()
+    take_all(watch, np.repeat([0.2, after], 640))
+    assert watch[0, [RISES, SHARPLY]].tolist() == [1.0, sharply]
+    assert change.is_possible(watch)
+    take_all(watch, np.full(640, min(1.3 * after, 1.0)))
+    assert watch[0, [RISES, SHARPLY]].tolist() == [2.0, 0.0]  # the last rise counts
 
 
 def test_the_last_level_drops_its_oldest():

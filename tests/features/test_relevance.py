@@ -117,9 +117,9 @@ def test_the_older_block_starts_again_as_the_better_one():
     sections.moments[1:3, 1:3] = [[2.0, 1.0], [1.0, 2.0]]
     sections.cross.sums[0, 0, 0] = 16.0
     spans = [sections.columns_of_part(part) for part in (1, 2)]
-    assert sections.renew(2, [1.0, 1.0], 1.0) == spans[0]
+    assert sections.renew(0, [1.0, 1.0], 1.0) == spans[0]
     assert sections.kinds.tolist() == [DIAGONAL, IDENTITY]
-    assert sections.renew(3, [1.0, 1.0], 1.0) == spans[1]
+    assert sections.renew(1, [1.0, 1.0], 1.0) == spans[1]
     assert sections.kinds.tolist() == [DIAGONAL, WHOLE]
     assert sections.transforms[1, 1, 2] != 0.0
     np.testing.assert_allclose(sections.moments[1, 1], 2.0 / 4)
@@ -133,9 +133,9 @@ def test_the_older_block_starts_again_as_the_better_one():
 def test_the_younger_block_is_given_a_tenth(errors, kind):
     sections = sections_with([5, 6], 1.0)
     sections.moments[1:3, 1:3] = [[2.0, 1.0], [1.0, 2.0]]
-    sections.renew(2, [1.0, 1.0], 1.0)
-    sections.renew(3, [1.0, 1.0], 1.0)
-    sections.renew(4, errors, 1.0)  # the first is the older one
+    sections.renew(0, [1.0, 1.0], 1.0)
+    sections.renew(1, [1.0, 1.0], 1.0)
+    sections.renew(0, errors, 1.0)  # the first is the older one
     assert sections.kinds.tolist() == [kind, WHOLE]
 
 
@@ -245,7 +245,7 @@ def test_blocks_are_the_same_whatever_the_order_of_the_columns():
     assert all(merged.has_block_of(part, block) for part in (one, other) for block in (0, 1))
     np.testing.assert_allclose(merged.moments[1, 3], 4.0)  # of 5 and 7, from both
     assert merged.moments[4].tolist() == [0.0] * MOST
-    one.renew(2, [1.0, 1.0], 1.0)
+    one.renew(0, [1.0, 1.0], 1.0)
     again = Sections(768, True)
     again.merge_from([one, other], [([0], Unit(1.0, 0.0))] * 2)
     assert [again.has_block_of(part, 0) for part in (one, other)] == [True, False]
@@ -257,12 +257,13 @@ def test_grids_get_other_fields_only_if_importance_has_moved(monkeypatch):
     sections, found = Sections(768, True), np.ones(FIELDS, dtype=np.float32)
     monkeypatch.setattr(Exchanges, "importance", lambda self: found.copy())
     sections.exchanges.tags = columns_of([11, 12, 13, 14], FIELDS)
-    shares = {3: [1.0, 0.6, 0.4, 0.0], 5: [1.0, 0.6, 0.8, 0.2], 7: [0.4, 0.6, 0.8, 1.0]}
+    shares = [1.0, 0.6, 0.4, 0.0], [1.0, 0.6, 0.8, 0.2], [0.4, 0.6, 0.8, 1.0]
     found[1:5] = [1.0, 0.6, 0.4, 0.0]
-    sections.renew(1, [1.0, 1.0], 1.0)  # the first of this block follows whatever it is
-    for opening, kept in ((3, 3), (5, 3), (7, 7)):
-        found[1:5] = shares[opening]
-        sections.renew(opening, [1.0, 1.0], 1.0)
+    sections.renew(1, [1.0, 1.0], 1.0)  # the first block to open follows whatever it is
+    for now, kept in zip(shares, (0, 0, 2), strict=True):
+        found[1:5] = now
+        assert sections.has_moved(1) == (kept == 2)
+        sections.renew(1, [1.0, 1.0], 1.0)
         np.testing.assert_allclose(sections.importance[1, 1:5], shares[kept], rtol=1e-6)
 
 
@@ -295,7 +296,7 @@ def test_what_is_explained_needs_no_cross_moments():
         sections.cross.sums[0, :3, :3] = np.diag([100.0] * 3)
         sections.cross.sums[1, 2, 0] = 100.0  # of the second input with the target, whose variance is 2
         sections.cross.squares[0] = 200.0
-        sections.renew(2, [1.0, 1.0], error)
+        sections.renew(0, [1.0, 1.0], error)
         made.append(sections.transforms[0].diagonal()[1:3] ** 2)
     assert made[0][0] > 1.9 > 0.2 > made[0][1]
     assert made[0][1] < made[1][1] < made[2][1]

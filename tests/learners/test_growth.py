@@ -196,9 +196,9 @@ def test_growing_changes_neither_amplitude_nor_what_blocks_become(monkeypatch):
     monkeypatch.setattr(room, "_LEFT", -1.0)
     renewed, renew = [], Sections.renew
 
-    def seen(sections, opening, errors, error):
-        renewed.append((opening, errors, error))
-        return renew(sections, opening, errors, error)
+    def seen(sections, block, errors, error):
+        renewed.append((block, errors, error))
+        return renew(sections, block, errors, error)
 
     monkeypatch.setattr(Sections, "renew", seen)
     losses = []
@@ -206,7 +206,7 @@ def test_growing_changes_neither_amplitude_nor_what_blocks_become(monkeypatch):
         losses.append(grown._combiner.losses.copy() if grown.events else None)
         grown.learn_many(xs[start : start + 100], ys[start : start + 100])
     assert plain._map.sections.amplitude == grown._map.sections.amplitude
-    assert [opening for opening, _, _ in renewed] == [2, 3, 4]
+    assert [block for block, _, _ in renewed] == [0, 1, 0]
     names = [grown._names.index(f"least squares, {name}") for name in room.RELEVANT]
     for (_, errors, error), events in zip(renewed, (1000, 2000, 4000), strict=True):
         then = losses[events // 100]

@@ -149,3 +149,46 @@ def test_a_closed_learner_keeps_no_watch():
     closed = learner.closed()
     assert sum(restarts(closed).values()) == 0
     assert not any("watch" in expert.state_dict() for expert in closed._experts)
+
+
+def other_inputs(change=2300, n=4600):
+    """Targets that depend on three of eight inputs, and then on three others."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 8))
+    first, second = (np.sin(1.5 * x[:, k]) + x[:, k + 1] * x[:, k + 2] for k in (0, 4))
+    y = np.where(np.arange(n) < change, first, second) + 0.1 * rng.normal(size=n)
+    return [{f"x{k}": value for k, value in enumerate(row)} for row in x.tolist()], y.tolist()
+
+
+def relevant(learner):
+    """The three inputs of most relevance, in each block."""
+    found = learner.summary()["relevance"]
+    return [set(sorted(found, key=lambda name: -found[name][block])[:3]) for block in range(2)]
+
+
+def test_blocks_open_again_where_other_inputs_matter():
+    """They do about a thousand events after an error has doubled, at the same event whatever the calls."""
+    xs, ys = other_inputs()
+    learner = made(False, label_memory=False)
+    learner.learn_many(xs[:4095], ys[:4095])
+    again, before = streamk.loads(learner.to_bytes()), relevant(learner)
+    for x, y in zip(xs[4095:4100], ys[4095:4100], strict=True):
+        learner.learn_one(x, y)
+    again.learn_many(xs[4095:4100], ys[4095:4100])
+    assert learner.to_bytes() == again.to_bytes()
+    assert {"x0", "x1", "x2"} in before  # another block has opened since the change, as events had doubled
+    assert relevant(learner) == [{"x4", "x5", "x6"}] * 2
+    assert sum(restarts(learner).values()) == 0  # the experts are new
+    found = np.array(learner.predict_learn_many(xs[4100:], ys[4100:]))
+    assert np.mean((found - ys[4100:]) ** 2) < 0.1 * np.var(ys[4100:])
+
+
+def test_blocks_stay_where_the_same_inputs_matter():
+    xs, ys = other_inputs(change=10_000)
+    ys[2300:] = [-2.0 * y for y in ys[2300:]]  # an error that doubles, by the same inputs
+    learner = made(False, label_memory=False)
+    learner.learn_many(xs[:4095], ys[:4095])
+    assert sum(restarts(learner).values()) >= 1
+    before = learner._map.sections.transforms.copy()
+    learner.learn_many(xs[4095:4100], ys[4095:4100])
+    np.testing.assert_array_equal(learner._map.sections.transforms, before)
