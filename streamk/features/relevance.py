@@ -24,7 +24,8 @@ times the share of the targets' variance that the best expert does not explain.
 
 There are two such blocks of features; until they are opened, ``T`` is the identity. Whenever the number of
 events has doubled, the older block restarts under the current ``M``: at first one under the diagonal and the
-other under the full matrix, later as the block with the smaller error.
+other under the full matrix, later as the block with the smaller error. They also restart about a thousand
+events after the error of an expert on them has doubled, if other fields are important since.
 
 Only the first 63 learned inputs have a row in ``M``. Others have one factor for all inputs of their field,
 from the tests of the field.
