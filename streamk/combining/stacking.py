@@ -31,10 +31,14 @@ An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ
 by the weight in units of the mean weight.
 
 Experts and weights learn a target as if it were at most 12 deviations from its prediction, so that a wrong
-one does little harm, and large ones that inputs explain are learned in a few steps. If errors have heavy
-tails on both sides (:mod:`streamk.learners.tails`), they learn it as if it were at most ``reach`` = 2 mean
-absolute errors off: the residuals of Huber (1964). Intervals learn the unchanged targets. From the eighth
-target in a row that is farther off on the same side, targets are not limited, since the level has shifted.
+one does little harm, and large ones that inputs explain are learned in a few steps. Outputs are clipped to
+±12 deviations, too, or to the farthest target so far while that makes the sum of recent squared errors
+smaller: what no input explains should not be predicted.
+
+If errors have heavy tails on both sides (:mod:`streamk.learners.tails`), a target is learned as if it were at
+most ``reach`` = 2 mean absolute errors off: the residuals of Huber (1964). Intervals learn the unchanged
+targets. From the eighth target in a row that is farther off on the same side, targets are not limited so,
+since the level has shifted.
 
 If labels come ``D`` events late, they say less about the next event. Sets then remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares move with the power ``1/√(1 + D)``.
@@ -90,6 +94,7 @@ _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eige
 _REACH = 2.0  # mean absolute errors
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
+_REMEMBERED = 0.999  # of what far outputs have gained
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
 _ERROR = 0  # place in a running mean
 _LIMIT, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
@@ -192,7 +197,8 @@ _IN_A_ROW = 8.0
 
 StackedNumbers = namedtuple(
     "StackedNumbers",
-    "forgetting weights curvature shares initial error losses intervals level_shift reach pace penalty",
+    "forgetting weights curvature shares initial error losses intervals level_shift reach evidence pace "
+    "penalty",
 )
 
 
@@ -221,6 +227,26 @@ def _fill_numbers(combiner, outputs, clip, numbers):
         numbers[s] = _number(combiner, s, outputs, clip)
         predicted += combiner.shares[s] * numbers[s]
     numbers[combiner.shares.shape[0]] = predicted
+
+
+@njit(**INNER)
+def _clip(combiner, coding):
+    """Return how far outputs may be: farther than 12 deviations if errors have become smaller by that."""
+    return reach_of(coding) if combiner.evidence[0] > 0.0 else WIDE_CLIP
+
+
+@njit(**CALLED)
+def _compare_clips(combiner, coding, outputs, aim):
+    """Learn whether errors are smaller if outputs may be as far as the farthest target."""
+    reach = reach_of(coding)
+    if reach > WIDE_CLIP:
+        near = far = 0.0
+        for s in range(combiner.shares.shape[0]):
+            near += combiner.shares[s] * _number(combiner, s, outputs, WIDE_CLIP)
+            far += combiner.shares[s] * _number(combiner, s, outputs, reach)
+        if near != far:
+            gain = (near - aim) ** 2 - (far - aim) ** 2
+            combiner.evidence[0] = _REMEMBERED * combiner.evidence[0] + gain
 
 
 @njit(**INNER)
@@ -274,7 +300,7 @@ def _limit(combiner, coding, combined, target):
 @implements(combine, StackedNumbers)
 def _combine_numbers(combiner, coding, outputs, scratch, out):
     numbers = scratch.value[0]
-    _fill_numbers(combiner, outputs, reach_of(coding), numbers)
+    _fill_numbers(combiner, outputs, _clip(combiner, coding), numbers)
     shifted = is_shifted(combiner.level_shift)
     out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
     if out.shape[0] > 1:  # for an interval
@@ -296,7 +322,9 @@ def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
         target, aim = limited, aim_of(coding, limited)
     watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
     if is_learned(coding, limited):
-        _learn_number(combiner, outputs, scratch, aim_of(coding, limited), weight, reach_of(coding))
+        clip = _clip(combiner, coding)
+        _compare_clips(combiner, coding, outputs, aim)
+        _learn_number(combiner, outputs, scratch, aim_of(coding, limited), weight, clip)
 
 
 @njit(**INNER)
@@ -381,6 +409,7 @@ class Stacking(Combiner):
         self.level_shift = LevelShift()
         self.set_delay(0)
         self.reach: Array = np.array([np.inf, 0.0])
+        self.evidence: Array = np.zeros(1)
 
     def start_shares(self, of_sets: float, of_mean: float) -> None:
         """Start with such shares of all sets and of the mean target; single experts have what remains."""
@@ -404,7 +433,7 @@ class Stacking(Combiner):
         arrays = self.forgetting, self.weights, self._curvature, *shares, self.error, self.losses
         if self.intervals is None:
             return StackedClasses(*arrays, self.pace, self.penalty, self.logits, self._saturated)
-        numbers = self.intervals.record, self.level_shift.record, self.reach
+        numbers = self.intervals.record, self.level_shift.record, self.reach, self.evidence
         return StackedNumbers(*arrays, *numbers, self.pace, self.penalty)
 
     def scratch(self, most: int) -> Handle:
@@ -533,6 +562,7 @@ class Stacking(Combiner):
         if self.intervals is not None:
             yield from (self.intervals, self.level_shift)
             bounds = (_REACH, -_MOST), (_REACH, _MOST)
+            yield Field("stacking.evidence", "gains by far outputs", -_MOST, _MOST, merge=MEAN, default=0.0)
             yield Field("stacking.reach", "limit of errors", *bounds, whole=True, default=(np.inf, 0.0))
 
     def complete(self) -> None:

@@ -292,7 +292,6 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
                     noted = target, goal[1, start + i], predicted, 0.0 if coding.classes else actual
                     sample_event(features.sections, rows, start + i, phi, i, coding.counts[EVENTS], noted)
                 _learn(handle, scratch, phi, np.int64(i), target, weight, learning == EXPERTS)
-                observe_target(coding, actual, weight)
         start += size
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
@@ -340,6 +339,7 @@ def _learn(handle, scratch, phi, i, target, weight, again):
         observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual, again)
         step_all(handle.groups, 0, observation)
         remember(coding.memory, coding.arrived, aim, coding.classes)
+    observe_target(coding, target, weight)
 
 
 @njit(**CALLED)

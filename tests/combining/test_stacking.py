@@ -309,3 +309,20 @@ def test_outputs_of_an_expert_that_starts_again_are_skipped_with_it():
     made.skip([0])
     assert (made.weights[:, [0, 3]] == 0.0).all()
     assert (made.weights[:, [1, 2, 4]] != 0.0).all()
+
+
+@pytest.mark.parametrize("explained", [True, False])
+def test_outputs_go_far_only_while_that_makes_errors_smaller(explained):
+    """One event in ten is 30 deviations off; experts say so of it, or of another event."""
+    made, n = Stacking(2, False), 2000
+    rng, statistics = np.random.default_rng(0), np.array([[100.0, 0.0, 100.0, 40.0, 0, 0, 0, 0, 0, 0]])
+    targets = np.where(rng.random(n) < 0.1, 30.0, 0.0) + 0.1 * rng.normal(size=n)
+    said = targets if explained else np.roll(targets, 1)
+    code, out = coding(1, False)._replace(target=statistics), np.zeros(1)
+    memory = Memory(made, 0)
+    for z, f in zip(targets, said, strict=True):
+        outputs = np.full((2, 2, 1), f, dtype=np.float32)
+        predict(made, code, outputs, out)
+        memory.learn(code, outputs, z)
+    predict(made, code, np.full((2, 2, 1), 30.0, dtype=np.float32), out)
+    assert out[0] > 28.0 if explained else out[0] <= 12.0
