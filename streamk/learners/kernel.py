@@ -504,9 +504,13 @@ class _Kernel(StreamingLearner):
         self._waiting.exchange(again)
 
     def _follow_changes(self) -> None:
-        """After errors have doubled, learn relevance again, and then open blocks where it has moved."""
+        """After errors have doubled, learn relevance again, and then open blocks where it has moved.
+
+        Where labels come late, errors rise with each part of the stream, since its first events are far off.
+        """
         sections = None if self._map is None else self._map.sections
-        if sections is None or self.events % PERIOD or not sections.learned:
+        late = self._rehearsal.rehearses
+        if sections is None or self.events % PERIOD or late or not sections.learned:
             return
         since = min(cast(LeastSquares, self._experts[k]).since_sharp_rise for k in self._relevant())
         if since < PERIOD:

@@ -192,3 +192,15 @@ def test_blocks_stay_where_the_same_inputs_matter():
     before = learner._map.sections.transforms.copy()
     learner.learn_many(xs[4095:4100], ys[4095:4100])
     np.testing.assert_array_equal(learner._map.sections.transforms, before)
+
+
+def test_blocks_do_not_open_again_where_labels_come_late():
+    """Errors rise with each part of a stream, which is no change."""
+    xs, ys = other_inputs()
+    learner = made(False, label_memory=False)
+    for start in range(0, 4096, 256):
+        learner.predict_many(xs[start : start + 256])
+        learner.learn_many(xs[start : start + 256], ys[start : start + 256])
+        if learner.events == 3840:
+            before = learner._map.sections.transforms[1].copy()
+    np.testing.assert_array_equal(learner._map.sections.transforms[1], before)
