@@ -198,9 +198,25 @@ def test_blocks_do_not_open_again_where_labels_come_late():
     """Errors rise with each part of a stream, which is no change."""
     xs, ys = other_inputs()
     learner = made(False, label_memory=False)
-    for start in range(0, 4096, 256):
-        learner.predict_many(xs[start : start + 256])
-        learner.learn_many(xs[start : start + 256], ys[start : start + 256])
-        if learner.events == 3840:
-            before = learner._map.sections.transforms[1].copy()
+    learner.learn_many(xs[:3956], ys[:3956])
+    before = learner._map.sections.transforms[1].copy()  # the other block opens after 4,000 events
+    for start in (3956, 4026):
+        learner.predict_many(xs[start : start + 70])
+        learner.learn_many(xs[start : start + 70], ys[start : start + 70])
     np.testing.assert_array_equal(learner._map.sections.transforms[1], before)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_weights_of_stale_experts_follow_slowly_while_labels_come_late(classes):
+    xs, ys = stream(classes)
+    learner = made(classes)
+    learner.learn_many(xs[:700], ys[:700])
+    paces = [learner._stale.combiner.pace]
+    for start in (700, 800):
+        learner.predict_many(xs[start : start + 100])
+        learner.learn_many(xs[start : start + 100], ys[start : start + 100])
+    paces += [learner._stale.combiner.pace, streamk.loads(learner.to_bytes())._stale.combiner.pace]
+    learner.predict_one(xs[900])
+    learner.learn_one(xs[900], ys[900])
+    paces.append(learner._stale.combiner.pace)
+    assert paces == ([1.0] * 4 if classes else [1.0, 0.3, 0.3, 1.0])
