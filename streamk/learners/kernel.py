@@ -506,11 +506,12 @@ class _Kernel(StreamingLearner):
     def _follow_changes(self) -> None:
         """After errors have doubled, learn relevance again, and then open blocks where it has moved.
 
-        Where labels come late, errors rise with each part of the stream, since its first events are far off.
+        Where labels come late, errors rise with each part of the stream, since its first events are far off;
+        and at the end of a fit to a table no block opens.
         """
         sections = None if self._map is None else self._map.sections
-        late = self._rehearsal.rehearses
-        if sections is None or self.events % PERIOD or late or not sections.learned:
+        stays = self._rehearsal.rehearses or self._growth.next == math.inf
+        if sections is None or self.events % PERIOD or stays or not sections.learned:
             return
         since = min(cast(LeastSquares, self._experts[k]).since_sharp_rise for k in self._relevant())
         if since < PERIOD:
