@@ -44,8 +44,8 @@ def combine(combiner: object, coding: object, outputs: object, scratch: object, 
 def adapt(*arguments: object) -> None:
     """Learn from an event: ``scratch`` and ``combined`` are what :func:`combine` filled for its ``outputs``.
 
-    ``goal`` is the target and the weight. ``earlier`` is the combiner that predicted, another one than
-    ``combiner`` if labels come late. In compiled code.
+    ``goal`` is the target and the weight, negative if experts have learned the event before. ``earlier`` is
+    the combiner that predicted, another one than ``combiner`` if labels come late. In compiled code.
     """
     raise NotImplementedError("for compiled code")
 

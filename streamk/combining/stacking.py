@@ -37,8 +37,8 @@ smaller: what no input explains should not be predicted.
 
 If errors have heavy tails on both sides (:mod:`streamk.learners.tails`), a target is learned as if it were at
 most ``reach`` = 2 mean absolute errors off: the residuals of Huber (1964). Intervals learn the unchanged
-targets. From the eighth target in a row that is farther off on the same side, targets are not limited so,
-since the level has shifted.
+targets, and none of events that experts have learned before, whose errors are smaller. From the eighth target
+in a row that is farther off on the same side, targets are not limited so, since the level has shifted.
 
 If labels come ``D`` events late, they say less about the next event. Sets then remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares move with the power ``1/√(1 + D)``.
@@ -151,7 +151,7 @@ def _adapt_classes(combiner, earlier, coding, outputs, scratch, combined, goal):
     target, weight = goal
     known = int(coding.counts[KNOWN])
     if target < known and known > 1:
-        _learn_class(combiner, outputs, scratch, known, int(target), weight)
+        _learn_class(combiner, outputs, scratch, known, int(target), abs(weight))
 
 
 @njit(**INNER)
@@ -312,7 +312,9 @@ def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
     target, weight = goal
     aim = aim_of(coding, target)
     prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
-    if is_shifted(combiner.level_shift):
+    if weight < 0.0:
+        weight = -weight
+    elif is_shifted(combiner.level_shift):
         last, actual = unclipped(coding, last_target(combiner.level_shift)), unclipped(coding, target)
         follow(combiner.intervals, earlier.intervals, last, size, actual, weight)
     else:

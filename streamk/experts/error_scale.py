@@ -11,7 +11,8 @@ event by event, of a generalised linear model with a logarithmic link, whose res
 grows with the square of their mean (McCullagh and Nelder 1989, chapters 2.5 and 8).
 
 It uses the coarsest features of the map. They stay the same for the lifetime of a learner: relevance does not
-change them, and they do not depend on labels.
+change them, and they do not depend on labels. Events that are learned again are skipped: they have no new
+error.
 """
 
 from __future__ import annotations
@@ -65,5 +66,7 @@ class ErrorScale(LeastSquares):
 @implements(step, ErrorScaling)
 def _step(expert, e, observation):
     phi, i, outputs, _, known, weight, residual, again = observation
+    if again:  # the response is that of another event
+        return
     wanted = Observation(phi, i, outputs, expert.response[0], known, weight, residual, again)
     step(expert.fitting, e, wanted)

@@ -350,7 +350,7 @@ def _learn_again(handle, stale, rarely, scratch, phi, i, target):
     within = within_limits(handle.combiner, coding, prediction, target)
     if is_drawn(rarely, coding.counts[EVENTS]):
         combine(stale.combiner, coding, scratch.outputs, scratch.working, prediction)
-        _adapt(stale, stale, scratch, prediction, target, weight)
+        _adapt(stale, stale, scratch, prediction, target, -weight)
     if is_learned(coding, within):
         aim, known = aim_of(coding, within), outputs_after(coding, within)
         observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual, True)

@@ -17,23 +17,23 @@ def combined(combiner, coding, outputs, scratch, out):
 
 
 @njit
-def learned(combiner, asked, coding, outputs, scratch, target):
+def learned(combiner, asked, coding, outputs, scratch, target, weight):
     given = np.empty(outputs.shape[2])
     combine(asked, coding, outputs, scratch, given)
-    adapt(combiner, asked, coding, outputs, scratch, given, (target, 1.0))
+    adapt(combiner, asked, coding, outputs, scratch, given, (target, weight))
 
 
 def predict(made, coding, outputs, out):
     combined(make_handle(made.record), make_handle(coding), outputs, made.scratch(len(out)), out)
 
 
-def learn(made, coding, outputs, target, asked=None):
+def learn(made, coding, outputs, target, asked=None, weight=1.0):
     """Learn what ``asked`` predicted, the combiner itself if it is None."""
     record = make_handle(made.record)
     earlier, scratch = record if asked is None else make_handle(asked), made.scratch(outputs.shape[2])
     for array in scratch.referred:
         array.fill(np.nan)  # what an earlier event left there does not matter
-    learned(record, earlier, make_handle(coding), outputs, scratch, target)
+    learned(record, earlier, make_handle(coding), outputs, scratch, target, weight)
 
 
 def forgetting_of(delay):
@@ -331,3 +331,23 @@ def test_outputs_go_far_only_while_that_makes_errors_smaller(explained):
     fresh.evidence[:] = made.evidence
     predict(fresh, code, np.full((2, 2, 1), 30.0, dtype=np.float32), out)
     assert out[0] == pytest.approx(0.8 * (30.0 if explained else 12.0))  # the mean target has a fifth
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_an_event_learned_before_teaches_weights_and_no_intervals(classes):
+    rng, (first, again) = np.random.default_rng(4), (Stacking(3, classes) for _ in range(2))
+    code = coding(2.0, classes)
+    if not classes:
+        code = code._replace(target=np.array([[100.0, 0.0, 100.0, 3.0]]))
+    for _ in range(40):
+        outputs = rng.normal(size=(3, 2, 2 if classes else 1)).astype(np.float32)
+        target = float(rng.integers(2)) if classes else float(rng.normal())
+        learn(first, code, outputs, target)
+        learn(again, code, outputs, target, weight=-1.0)
+    assert first.weights.tobytes() == again.weights.tobytes()
+    assert first.shares.tobytes() == again.shares.tobytes()
+    if not classes:
+        fresh = Stacking(3, classes).intervals
+        assert again.intervals.offsets.tobytes() == fresh.offsets.tobytes()
+        assert again.intervals.errors.tobytes() == fresh.errors.tobytes()
+        assert first.intervals.offsets.tobytes() != fresh.offsets.tobytes()

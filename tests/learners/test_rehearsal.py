@@ -255,3 +255,22 @@ def test_each_event_is_followed_by_one_before_it():
     assert again.sum() == 59
     assert (both[0, again] < both[0, np.flatnonzero(again) - 1]).all()
     assert len(set(both[0, again].tolist())) > 25
+
+
+def test_intervals_hold_in_chunks():
+    """Events that are learned again have small errors: these are not those of the next chunk."""
+    rng, n = np.random.default_rng(3), 6000
+    X = pd.DataFrame(rng.normal(size=(n, 8)), columns=list("abcdefgh"))
+    noisy = (X.d > 0.0).to_numpy()
+    y = np.sin(2.0 * X.a) + X.b * X.c + rng.normal(size=n) * np.where(noisy, 1.0, 0.1)
+    learner, inside, widths = streamk.KernelRegressor(seed=1), [], []
+    for start, stop in chunks(X, 500):
+        if start:
+            ends = learner.predict_interval_many(X[start:stop])
+            inside.append(((ends.lower <= y[start:stop]) & (y[start:stop] <= ends.upper)).mean())
+            width = (ends.upper - ends.lower).to_numpy()
+            widths.append((width[noisy[start:stop]].mean(), width[~noisy[start:stop]].mean()))
+        learner.learn_many(X[start:stop], y[start:stop])
+    assert 0.9 <= np.mean(inside[-5:]) <= 0.97
+    noisy_ones, others = np.mean(widths[-5:], axis=0)
+    assert noisy_ones > 1.9 * others
