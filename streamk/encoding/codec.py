@@ -60,7 +60,8 @@ class Coding(NamedTuple):
     is that of labels (:mod:`streamk.encoding.label_history`), empty if they are no inputs, and ``arrived``
     their count;
     ``seen`` is the record of values of categories (:mod:`streamk.encoding.seen`), if there is one;
-    ``weights`` are the number and the sum of all weights, empty if weights are absolute.
+    ``weights`` are the number and the sum of all weights, empty if weights are absolute;
+    ``cautious`` is whether inputs are scaled as if they had been counted (:mod:`streamk.encoding.scaling`).
     """
 
     statistics: Array
@@ -75,6 +76,7 @@ class Coding(NamedTuple):
     seen: tuple[NDArray[np.uint64], Integers] | None = None
     clip: float = TARGET_CLIP
     weights: Array = _NO_WEIGHTS
+    cautious: bool = False
 
 
 @njit(**INNER)
@@ -239,10 +241,12 @@ class Codec(Stateful):
         """Return the codec as compiled code sees it, until names are registered."""
         inputs = self.inputs
         target = None if self.labels is not None else self.target if self.standard else self.target[:0]
+        cautious = self.labels is not None and self.seen is not None
         return Coding(
             inputs.statistics, target, self.counts, exponents, self.horizon, inputs.largest,
             self.labels is not None, self.memory, self.arrived,
             None if self.seen is None else (self.seen.bits, self.seen.state), self.clip, self.weights,
+            cautious,
         )  # fmt: skip
 
     def register(self, labels: Sequence[Label]) -> None:

@@ -24,6 +24,14 @@ and until their labels come, nothing corrects it.
 An event of weight ``w`` adds ``w`` to ``count``, ``w δ/count`` to ``mean`` and ``w δ (v − mean)`` to
 ``squares``, like ``w`` events except for the bound; no weight exceeds the sum of all before it.
 
+*Cautious* scales, for classes in a mixture, use each value as if it and the held one had been counted. With
+``m`` and ``s`` from the values before and the held one (at most four deviations off), ``n`` in all ::
+
+    z = (v − m)/√(s² + max((v − m)² − 3 s², 0)/(n + 1))
+
+so ``|z|`` is at most ``√(n + 1)``: two or three values say little of how far is far. With many values, ``z``
+is as above. Where numbers are predicted, such scales would bend a line that the first events show exactly.
+
 With a finite ``horizon``, scales follow the stream: ``count`` stops there, so that older values fade, and
 unprecedented values restart the statistics. These are 32 values in a row, no two successive ones equal, six
 deviations from the mean (a shift); or changes between successive values whose running mean square is 64 times
@@ -110,6 +118,7 @@ _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not varia
 _LEAST_VARIANCE = 1e-300  # the inverse of less is not finite
 _SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves it by
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
+_USUAL = 3.0  # square of a deviation that is believed whatever the number of values
 _FARTHER = 0.5  # deviations beyond the farthest value that an input may be
 _SLOWEST = 10_000.0  # events in which scales forget at the fastest
 _LONG = 1e6  # events from which on they hardly forget
@@ -155,6 +164,28 @@ def clip_of(statistics, at, most):
     if statistics[at, COUNT] < _KNOWN_WELL:
         return CLIP
     return min(abs(standardise(statistics[at, HELD], statistics, at, most)) + _FARTHER, most)
+
+
+@njit(inline="always", **INNER)
+def scaled(value, statistics, at, most, cautious):
+    """Return an input on its scale, clipped; ``cautious`` as long as few values are counted."""
+    clip, held = clip_of(statistics, at, most), statistics[at, HELD]
+    if not cautious or held == GIVEN or statistics[at, COUNT] == 0.0:
+        return standardise(value, statistics, at, clip)
+    count, mean, squares = statistics[at, COUNT], statistics[at, MEAN], statistics[at, SQUARES]
+    if not np.isnan(held):
+        delta = held - mean
+        if squares > 0.0:
+            farthest = np.sqrt(MOST_VARIANCES * squares / count)
+            delta = min(max(delta, -farthest), farthest)
+        count += 1.0
+        part = delta / count
+        mean, squares = mean + part, squares + delta * (delta - part)
+    if squares <= count * mean * mean * _CONSTANT**2 or squares <= count * _LEAST_VARIANCE:
+        return 0.0
+    delta, variance = value - mean, squares / count
+    beyond = max(delta * delta - _USUAL * variance, 0.0)
+    return min(max(delta / np.sqrt(variance + beyond / (count + 1.0)), -clip), clip)
 
 
 @both()
@@ -241,7 +272,7 @@ def scale_of(present, exponent):
 
 
 @njit(**INNER)
-def scale_row(rows, i, statistics, exponents, seen, out, sorted_keys, of, to):
+def scale_row(rows, i, statistics, exponents, seen, cautious, out, sorted_keys, of, to):
     """Scale row ``i`` into row ``to`` of ``out``; return how many inputs are not 0.
 
     Their keys go into ``sorted_keys``, and their slots into ``of``. Values of categories that are not
@@ -264,7 +295,7 @@ def scale_row(rows, i, statistics, exponents, seen, out, sorted_keys, of, to):
             at = -2 - slot if missing else slot
             if statistics[at, COUNT] == 0.0:
                 continue
-            z = 1.0 if missing else 1.0 + standardise(z, statistics, at, clip_of(statistics, at, CLIP))
+            z = 1.0 if missing else 1.0 + scaled(z, statistics, at, CLIP, cautious)
         elif slot <= CATEGORY and not is_seen(seen, key):
             continue
         present += 1
@@ -301,7 +332,7 @@ def observe_row(rows, i, statistics, horizon, weight):
 @njit(nogil=True, **ENTRY)
 def _scale_rows(rows, statistics, exponents, out, keys, of, counts):
     for i in range(counts.shape[0]):
-        counts[i] = scale_row(rows, i, statistics, exponents, None, out, keys, of, i)
+        counts[i] = scale_row(rows, i, statistics, exponents, None, False, out, keys, of, i)
 
 
 def scale_rows(

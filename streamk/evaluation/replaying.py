@@ -82,7 +82,7 @@ def replay(
     >>> results.ranking()
     ['kernel', 'line']
     >>> print(results.verdict()[:49])
-    kernel is better than line by 35.4 points of accu
+    kernel is better than line by 35.6 points of accu
     """
     late = delay_of(delay)
     stream = _pairs_of(events)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from streamk.compiling import INNER
-from streamk.encoding.scaling import clip_of, standardise
+from streamk.encoding.scaling import scaled
 from streamk.features.counter import mix64
 
 _LONG = 32.0
@@ -20,7 +20,7 @@ _MOST, _CODE = 2.0**53, np.uint64(0x77686F6C65)
 
 
 @njit(**INNER)
-def note_values(rows, i, statistics, scratch, to):
+def note_values(rows, i, statistics, cautious, scratch, to):
     """Fill the ``codes`` and ``wide`` inputs of row ``to`` of scratch, which is the scaled row ``i``.
 
     A code is 0 for inputs that are no whole number.
@@ -42,5 +42,5 @@ def note_values(rows, i, statistics, scratch, to):
             continue
         if value == np.floor(value) and abs(value) < _MOST:
             scratch.codes[to, low] = mix64(np.uint64(np.int64(value)) ^ _CODE)
-        z = standardise(value, statistics, at, clip_of(statistics, at, _LONG))
+        z = scaled(value, statistics, at, _LONG, cautious)
         scratch.wide[to, low] = np.float32((1.0 + z) * scratch.units[to])

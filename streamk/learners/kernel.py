@@ -643,7 +643,7 @@ class KernelClassifier(_Kernel, Classifier):
     >>> import streamk
     >>> learner = streamk.KernelClassifier(seed=7)
     >>> evaluate.progressive_val_score(datasets.Bananas(), learner, metrics.Accuracy())
-    Accuracy: 89.22%
+    Accuracy: 89.45%
     """
 
 

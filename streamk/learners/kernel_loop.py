@@ -238,11 +238,11 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
             i, size = size, size + 1
             if not reused:
                 widths[i] = scale_row(
-                    rows, start + i, coding.statistics, coding.exponents, coding.seen,
+                    rows, start + i, coding.statistics, coding.exponents, coding.seen, coding.cautious,
                     scratch.inputs, scratch.keys, scratch.slots, i,
                 )  # fmt: skip
                 scratch.units[i] = scale_of(widths[i], coding.exponents[0])
-                note_values(rows, start + i, coding.statistics, scratch, i)
+                note_values(rows, start + i, coding.statistics, coding.cautious, scratch, i)
                 gets_column = transform_row(features.sections, scratch, i)
             counts = learning != NOTHING and learning != COMBINER and goal[1, start + i] > 0.0
             scratch.weights[i] = relative_weight(coding, abs(goal[1, start + i]), counts)

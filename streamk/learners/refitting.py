@@ -99,10 +99,10 @@ def _answer_rows(handle, scratch, rows, labels, phi, outputs, out):
     inputs, keys, of, row = scratch.inputs, scratch.keys, scratch.slots, np.int64(0)
     for i in range(out.shape[0]):
         scratch.counts[0] = scale_row(
-            rows, i, coding.statistics, coding.exponents, coding.seen, inputs, keys, of, row
+            rows, i, coding.statistics, coding.exponents, coding.seen, coding.cautious, inputs, keys, of, row
         )
         scratch.units[0] = scale_of(scratch.counts[0], coding.exponents[0])
-        note_values(rows, i, coding.statistics, scratch, row)
+        note_values(rows, i, coding.statistics, coding.cautious, scratch, row)
         transform_row(sections, scratch, row)
         featurize(source, features, inputs, keys, scratch.counts, AMPLITUDE, scratch.raw)
         fill_columns(sections, scratch, row, np.bool_(False), phi[i : i + 1])

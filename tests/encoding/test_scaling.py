@@ -14,6 +14,7 @@ from streamk.encoding.scaling import (
     observe,
     pooled,
     scale_rows,
+    scaled,
     spread,
     standardise,
 )
@@ -27,6 +28,11 @@ def observe_all(values, statistics, horizon, counts):
     for i in range(values.size):
         observe(values[i], statistics, 0, horizon, 1.0)
         counts[i] = statistics[0, 0]
+
+
+@njit
+def on_scale(value, statistics, most, cautious):
+    return scaled(value, statistics, 0, most, cautious)
 
 
 def observed(values, horizon=np.inf, statistics=None):
@@ -278,3 +284,42 @@ def test_inputs_are_divided_by_how_many_are_there():
     np.testing.assert_allclose(scaled[1, 0, :4], values / 5, rtol=1e-6)
     alone = scale_rows(rows_of((-1, 7, 3.0)), statistics, (-0.5, -1.0))[0]
     assert alone.ravel().tolist() == [3.0, 3.0]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.floats(-1e6, 1e6))
+def test_cautious_scales_count_the_held_value_and_trust_few_values_little(values, value):
+    counted, held = specified(values)
+    whole = list(counted)
+    if held is not None:
+        farthest = 4.0 * np.std(counted) or np.inf
+        whole.append(np.mean(counted) + np.clip(held - np.mean(counted), -farthest, farthest))
+    mean, deviation, n = np.mean(whole), np.std(whole), len(whole)
+    statistics = observed(values)
+    found = on_scale(value, statistics, 32.0, True)
+    if deviation <= 1e-7 * max(abs(value), np.abs(whole).max()):
+        assert abs(found) <= min(32.0, 1.001 * np.sqrt(n + 1.0))  # a spread of little more than rounding
+        return
+    z = (value - mean) / deviation
+    expected = z / np.sqrt(1.0 + max(z * z - 3.0, 0.0) / (n + 1.0))
+    clip = 4.0 if statistics[0, 0] < 16.0 else 0.5 + abs(held - statistics[0, 1]) / spread(statistics, 0)
+    np.testing.assert_allclose(
+        found, np.clip(expected, -min(clip, 32.0), min(clip, 32.0)), rtol=1e-5, atol=1e-6
+    )
+    assert abs(found) <= (1.0 + 1e-9) * np.sqrt(n + 1.0)
+
+
+def test_many_values_make_cautious_scales_the_others():
+    statistics = observed(np.random.default_rng(0).normal(size=20_000))
+    for value in (-3.0, 0.2, 1.0, 3.9):
+        plain, cautious = (on_scale(value, statistics, 4.0, which) for which in (False, True))
+        assert cautious == pytest.approx(plain, rel=1e-3)
+    given_ones = statistics.copy()
+    given_ones[0, 3] = np.inf
+    assert on_scale(1.5, given_ones, 4.0, True) == on_scale(1.5, given_ones, 4.0, False)
+
+
+def test_one_absurd_value_changes_cautious_scales_little():
+    values = np.random.default_rng(1).normal(size=100)
+    before, after = observed(values), observed([*values, 1e30])
+    for value in (-1.0, 0.5, 2.0):
+        assert on_scale(value, after, 4.0, True) == pytest.approx(on_scale(value, before, 4.0, True), abs=0.2)
