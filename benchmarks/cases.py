@@ -164,6 +164,25 @@ def _first(load: Callable[..., Any]) -> Callable[[np.random.Generator], Stream]:
 
 _FEW, _ORDERS = 50, 10
 
+
+def bursts(rng: np.random.Generator) -> Stream:
+    """Draw a smooth function, whose noise is ten times as large in 500 of 2,500 events."""
+    columns, smooth = _numbers(rng, 12_500)
+    noise = np.where(np.arange(12_500) % 2_500 < 2_000, 0.05, 0.5)
+    return Stream(events_of(**columns), list((smooth + noise * rng.normal(size=12_500)).tolist()), smooth)
+
+
+def _covered(learner: Any, stream: Stream) -> float:
+    """Return how many targets of the first 100 events of bursts lie within intervals of level 0.9."""
+    inside = []
+    for k, (x, y) in enumerate(zip(stream.events, stream.targets, strict=True)):
+        if k >= 2_500 and 2_000 <= k % 2_500 < 2_100:
+            ends = learner.predict_interval_one(x)
+            inside.append(ends.lower <= y <= ends.upper)
+        learner.learn_one(x, y)
+    return float(np.mean(inside))
+
+
 CASES: dict[str, tuple[Callable[[np.random.Generator], Stream], float]] = {
     "category of 2,000 values": (many_values, 0.86),
     "category of 5,000 values, Zipf": (zipf, 0.78),
@@ -177,6 +196,7 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], Stream], float]] = {
     "gaps that mean something": (meaningful_gaps, 0.90),
     "weights of ten million": (heavy_weights, 0.90),
     "twelve orders of magnitude": (exponential, 0.90),
+    "coverage as a burst of noise begins": (bursts, 0.85),
     "first 50 of iris": (_first(datasets.load_iris), 0.84),
     "first 50 of wine": (_first(datasets.load_wine), 0.92),
     "first 50 of breast cancer": (_first(datasets.load_breast_cancer), 0.90),
@@ -197,6 +217,8 @@ def measure(name: str, seed: int, budget: str) -> tuple[float, float]:
     stream = CASES[name][0](np.random.default_rng(seed))
     classes = isinstance(stream.targets[0], (bool, str))
     learner = (KernelClassifier if classes else KernelRegressor)(seed=seed, budget=budget)
+    if CASES[name][0] is bursts:
+        return _covered(learner, stream), 0.9
     said: list[Any] = []
     for start in range(0, len(stream.events), 100):
         part = slice(start, start + 100)

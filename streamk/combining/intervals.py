@@ -1,10 +1,10 @@
 """Prediction intervals whose coverage holds on streams that change.
 
-The interval of a prediction ``f`` at level ``l`` is ``f − σ q⁻ … f + σ q⁺``, with ``σ = σ(f) s(x)``. ``σ(f)``
-is the size of errors at predictions like this one: running means of the absolute error divided by ``s(x)``,
-at knots along the standardised predictions, interpolated linearly. ``s(x)`` is the factor by which errors are
-larger at inputs like these. The offsets ``q`` of a tail of probability ``p = (1 − l)/2`` follow the errors
-``e = ±(y − f)/σ``, each side separately::
+The interval of a prediction ``f`` at level ``l`` is ``f − σ q⁻ … f + σ q⁺``, with ``σ = σ(f) s(x) v``.
+``σ(f)`` is the size of errors at predictions like this one: running means of the absolute error divided by
+``s(x)``, at knots along the standardised predictions, interpolated linearly. ``s(x)`` is the factor by which
+errors are larger at inputs like these, and ``v`` that by which they are larger at present. The offsets ``q``
+of a tail of probability ``p = (1 − l)/2`` follow the errors ``e = ±(y − f)/σ``, each side separately::
 
     q ← q + η ([e > q] − p)
 
@@ -18,6 +18,11 @@ is 0 if the outputs are noise, and 1 if errors are as large as the expert predic
 whose mean should be 1, an event of weight ``w`` is one step of Newton's method::
 
     A ← 10 + λʷ (A − 10) + w u²          γ ← γ + w u (min(a, 4) − 1)/A          0 ≤ γ ≤ 1.25
+
+Noise may come in bursts (Engle 1982). The *recent error* ``m`` is a running mean over ten events of
+``min(|y − f|/(σ(f) s), 10)``, and ``v = mᵏ``. The exponent ``k`` is learned as ``γ`` is, with ``log m`` in
+place of ``u``: it is 0 where errors do not say how large the next one is. Intervals for stale experts have
+``v = 1``.
 
 If targets come ``D`` events late, errors are compared with the ``q`` and ``σ`` of prediction time, and
 ``η = 1/(20 + D)``: with longer steps ``q`` would overshoot before its effect is observed, and oscillate.
@@ -50,18 +55,26 @@ _LARGEST = 4.0  # of an error, in the same units, where its size is learned
 STEEPEST = 1.25  # slope
 _PRIOR_SLOPE = 10.0  # sum of squared outputs that a slope of 0 counts as
 _FADING = 0.999  # λ of the information about the slope
+_NO_BURSTS = 0.0, _PRIOR_SLOPE, 1.0
 _LEAST = 1e-12
 _EVENTS, _ERRORS = 0, 1
-_SLOPE, _KNOWN = 0, 1
+_SLOPE, _KNOWN, _RECENT = 0, 1, 2
+_PACE = 0.1  # of the recent error
+_LEAST_RECENT = 0.01
 _MOST, _MOST_KNOWN = 1e6, 1e100
 _LARGEST_SIZE = 1e90  # of an error, in deviations of the target
 
 
-Intervening = namedtuple("Intervening", "offsets errors tails step slope response")
+Intervening = namedtuple("Intervening", "offsets errors tails step slope bursts pace response")
 
 
 class Intervals(Stateful):
     """The state of prediction intervals: offsets, sizes of errors, and the calibration slope.
+
+    Parameters
+    ----------
+    steady
+        Whether they are for predictions long after the last target, of which recent errors say nothing.
 
     Attributes
     ----------
@@ -71,17 +84,21 @@ class Intervals(Stateful):
         Events and sums of absolute errors at each knot, and last of all of them, ``(2, 10)``.
     slope
         ``γ`` and ``A``.
+    bursts
+        ``k``, its ``A``, and ``m``.
     response
         What the expert for the size of errors is to learn from this event, ``(1,)``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steady: bool = False) -> None:
+        self.pace = 0.0 if steady else _PACE
         self.set_delay(0)
         normal = np.array([NormalDist().inv_cdf(1.0 - p) for p in TAILS])
         self.offsets: Array = np.array([normal, normal]) / NormalDist().pdf(0.0) / 2.0
         self.errors: Array = np.zeros((2, _KNOTS + 1))
         self.errors[:, -1] = 1.0
         self.slope: Array = np.array([0.0, _PRIOR_SLOPE])
+        self.bursts: Array = np.array(_NO_BURSTS)
         self.response: Array = np.zeros(1)
         self.tails = np.array(TAILS)
 
@@ -92,10 +109,11 @@ class Intervals(Stateful):
     @property
     def record(self) -> Intervening:
         """Intervals as compiled code sees them."""
-        return Intervening(self.offsets, self.errors, self.tails, self.step, self.slope, self.response)
+        slopes = self.slope, self.bursts, self.pace
+        return Intervening(self.offsets, self.errors, self.tails, self.step, *slopes, self.response)
 
     def around(self, predicted: float, level: float, scale: float = 1.0) -> tuple[float, float]:
-        """Return how far below and above a standardised prediction the interval ends; ``scale`` is ``s``."""
+        """Return how far below and above a standardised prediction the interval ends; ``scale``: ``s v``."""
         tail = (1.0 - level) / 2.0
         outward = np.maximum.accumulate(self.offsets, axis=1)
         spread = scale * float(spread_at(self.record, predicted))
@@ -107,6 +125,8 @@ class Intervals(Stateful):
     def become(self, other: Self) -> None:
         """Copy the state of other intervals."""
         self.average([other], [1.0])
+        if not self.pace:
+            self.bursts[:] = _NO_BURSTS
 
     def fields(self) -> Iterator[Field]:
         """Yield what intervals depend on; merged intervals are the mean."""
@@ -116,6 +136,8 @@ class Intervals(Stateful):
         yield Field("intervals.errors", what, least, _MOST_KNOWN, merge=MEAN, live=True)
         bounds = (0.0, _PRIOR_SLOPE), (STEEPEST, _MOST_KNOWN)
         yield Field("intervals.slope", what, *bounds, merge=MEAN, live=True)
+        ends = (*bounds[0], _LEAST_RECENT), (*bounds[1], _CLIP)
+        yield Field("intervals.bursts", what, *ends, merge=MEAN, live=True, default=_NO_BURSTS)
 
 
 @njit(**INNER)
@@ -142,8 +164,14 @@ def spread_at(intervals, predicted):
 
 @njit(**INNER)
 def scale_at(intervals, output):
-    """Return ``s`` where the expert for the size of errors has this output."""
-    return np.exp(intervals.slope[_SLOPE] * output)
+    """Return ``s v`` where the expert for the size of errors has this output."""
+    return np.exp(intervals.slope[_SLOPE] * output) * _burst(intervals)
+
+
+@njit(**INNER)
+def _burst(intervals):
+    """Return ``v``."""
+    return intervals.bursts[_RECENT] ** intervals.bursts[_SLOPE]
 
 
 @njit(**INNER)
@@ -163,11 +191,18 @@ def follow(intervals, earlier, predicted, output, aim, weight):
     ``aim`` is the standardised target, ``output`` the output of the expert for the size of errors.
     """
     offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails
-    spread = spread_at(earlier, predicted)
-    error = min(max((aim - predicted) / (spread * scale_at(earlier, output)), -_CLIP), _CLIP)
-    whole = abs(aim - predicted) / (spread * np.exp(output))
+    spread, burst = spread_at(earlier, predicted), _burst(earlier)
+    by_inputs = (aim - predicted) / (spread * np.exp(earlier.slope[_SLOPE] * output))
+    error = min(max(by_inputs / burst, -_CLIP), _CLIP)
+    whole = abs(aim - predicted) / (spread * np.exp(output) * burst)
     intervals.response[0] = output + min(whole, _LARGEST) - 1.0
     _follow_slope(intervals.slope, output, abs(error), weight)
+    _follow_slope(intervals.bursts, np.log(earlier.bursts[_RECENT]), abs(error), weight)
+    by_inputs = min(abs(by_inputs), _CLIP)
+    recent = intervals.bursts[_RECENT] + repeated(intervals.pace, weight) * (
+        by_inputs - intervals.bursts[_RECENT]
+    )
+    intervals.bursts[_RECENT] = max(recent, _LEAST_RECENT)
     for p in range(tails.shape[0]):
         for side in range(2):
             beyond = error if side == 1 else -error
@@ -179,7 +214,7 @@ def follow(intervals, earlier, predicted, output, aim, weight):
                     min(moved, max(old + one, beyond)) if one > 0.0 else max(moved, min(old + one, beyond))
                 )
             offsets[side, p] = moved
-    size, faded = min(abs(error) * spread, _LARGEST_SIZE), repeated(1.0 / _MEMORY, weight)
+    size, faded = min(by_inputs * spread, _LARGEST_SIZE), repeated(1.0 / _MEMORY, weight)
     knot, way = _knot(predicted)
     for k in range(2):
         part = way if k == 1 else 1.0 - way

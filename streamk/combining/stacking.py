@@ -407,7 +407,7 @@ class Stacking(Combiner):
             self.start_shares((1.0 - _MEAN) * sets / (sets + experts), _MEAN)
         self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
-        self.intervals = None if classes else Intervals()
+        self.intervals = None if classes else Intervals(steady=settled > 0)
         self.level_shift = LevelShift()
         self.set_delay(0)
         self.reach: Array = np.array([np.inf, 0.0])
@@ -525,6 +525,7 @@ class Stacking(Combiner):
         record = self.record._replace(weights=live[0])
         if isinstance(record, StackedNumbers):
             earlier = record.intervals._replace(offsets=live[1], errors=live[2], slope=live[3])
+            earlier = earlier._replace(bursts=live[4])
             return record._replace(intervals=earlier)
         return record
 
