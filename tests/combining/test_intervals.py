@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+import streamk
 from streamk.combining.intervals import HIGHEST, TAILS, Intervals, follow, scale_at, spread_at
 
 
@@ -139,6 +140,8 @@ def test_bursts_of_noise_are_seen_within_a_few_events():
 
 
 def test_recent_errors_say_nothing_of_what_is_far_away():
+    learner = streamk.KernelRegressor(seed=1)
+    assert learner._stale.combiner.intervals.record.pace == 0.0 < learner._combiner.intervals.record.pace
     made, rng = Intervals(steady=True), np.random.default_rng(10)
     learn(made.record, np.zeros(500), rng.normal(size=500) * np.repeat([1.0, 0.1, 1.0, 0.1, 1.0], 100))
     assert made.bursts.tolist() == Intervals().bursts.tolist()

@@ -183,6 +183,8 @@ def test_what_it_was_before_has_the_weights_and_intervals_of_then(classes):
     if not classes:
         assert before.intervals.offsets is then[1]
         assert before.intervals.errors is then[2]
+        assert before.intervals.slope is then[3]
+        assert before.intervals.bursts is then[4]
         assert before.intervals.step == made.intervals.step == 1 / 23
 
 

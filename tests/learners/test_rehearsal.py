@@ -271,6 +271,6 @@ def test_intervals_hold_in_chunks():
             width = (ends.upper - ends.lower).to_numpy()
             widths.append((width[noisy[start:stop]].mean(), width[~noisy[start:stop]].mean()))
         learner.learn_many(X[start:stop], y[start:stop])
-    assert 0.9 <= np.mean(inside[-5:]) <= 0.97
+    assert 0.92 <= np.mean(inside[-5:]) <= 0.98  # .95; .91 with the errors of those events
     noisy_ones, others = np.mean(widths[-5:], axis=0)
     assert noisy_ones > 1.9 * others
