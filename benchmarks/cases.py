@@ -22,6 +22,7 @@ from streamk import KernelClassifier, KernelRegressor
 
 Array = np.ndarray
 Event = dict[str, Any]
+_FEW, _ORDERS = 50, 10  # first events of a table, and orders for a seed
 
 
 class Stream(NamedTuple):
@@ -160,9 +161,6 @@ def _first(load: Callable[..., Any]) -> Callable[[np.random.Generator], Stream]:
         return Stream(events, labels, np.array(labels), since=0.0)
 
     return draw
-
-
-_FEW, _ORDERS = 50, 10
 
 
 def bursts(rng: np.random.Generator) -> Stream:
