@@ -112,11 +112,12 @@ class Intervals(Stateful):
         slopes = self.slope, self.bursts, self.pace
         return Intervening(self.offsets, self.errors, self.tails, self.step, *slopes, self.response)
 
-    def around(self, predicted: float, level: float, scale: float = 1.0) -> tuple[float, float]:
-        """Return how far below and above a standardised prediction the interval ends; ``scale``: ``s v``."""
+    def around(self, predicted: float, level: float, output: float = 0.0) -> tuple[float, float]:
+        """Return how far below and above a standardised prediction the interval ends; ``output`` is ``u``."""
         tail = (1.0 - level) / 2.0
         outward = np.maximum.accumulate(self.offsets, axis=1)
-        spread = scale * float(spread_at(self.record, predicted))
+        record = self.record
+        spread = float(scale_at(record, output) * _burst(record) * spread_at(record, predicted))
         below, above = (
             spread * float(np.interp(-np.log(tail), -np.log(self.tails), side)) for side in outward
         )
@@ -162,13 +163,13 @@ def spread_at(intervals, predicted):
     return max(total, _LEAST)
 
 
-@njit(**INNER)
+@both()
 def scale_at(intervals, output):
-    """Return ``s v`` where the expert for the size of errors has this output."""
-    return np.exp(intervals.slope[_SLOPE] * output) * _burst(intervals)
+    """Return ``s`` where the expert for the size of errors has this output."""
+    return np.exp(intervals.slope[_SLOPE] * output)
 
 
-@njit(**INNER)
+@both()
 def _burst(intervals):
     """Return ``v``."""
     return intervals.bursts[_RECENT] ** intervals.bursts[_SLOPE]
@@ -192,7 +193,7 @@ def follow(intervals, earlier, predicted, output, aim, weight):
     """
     offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails
     spread, burst = spread_at(earlier, predicted), _burst(earlier)
-    by_inputs = (aim - predicted) / (spread * np.exp(earlier.slope[_SLOPE] * output))
+    by_inputs = (aim - predicted) / (spread * scale_at(earlier, output))
     error = min(max(by_inputs / burst, -_CLIP), _CLIP)
     whole = abs(aim - predicted) / (spread * np.exp(output) * burst)
     intervals.response[0] = output + min(whole, _LARGEST) - 1.0

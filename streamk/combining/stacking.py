@@ -68,7 +68,7 @@ from streamk.combining.combiner import (
     softmax,
     within_limits,
 )
-from streamk.combining.intervals import STEEPEST, Intervals, follow, scale_at, spread_at
+from streamk.combining.intervals import STEEPEST, Intervals, follow, spread_at
 from streamk.combining.level_shift import LevelShift, is_away, is_shifted, last_target, watch
 from streamk.compiling import CALLED, INNER
 from streamk.dispatch import implements
@@ -304,7 +304,7 @@ def _combine_numbers(combiner, coding, outputs, scratch, out):
     shifted = is_shifted(combiner.level_shift)
     out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
     if out.shape[0] > 1:  # for an interval
-        out[1] = scale_at(combiner.intervals, _error_scale(combiner, outputs))
+        out[1] = _error_scale(combiner, outputs)
 
 
 @implements(adapt, StackedNumbers)

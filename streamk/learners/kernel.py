@@ -62,7 +62,7 @@ _OF_OTHERS, _LEFT = 0.5, 0.05
 _NO_COSINES = Tables.rule, Share.rule, Values.rule, Neighbours.rule  # not among the others
 _NOTHING = np.zeros(0)
 _COMPARED = 32  # events at least for mean errors
-_UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
+_UNKNOWN = 0.0, 0.0  # prediction and logarithm of the size of errors, before any learning
 
 
 @dataclass(eq=False, repr=False)
@@ -722,8 +722,8 @@ class KernelRegressor(_Kernel, Regressor):
         """
         check_level(level)
         prediction = self._predict_event(x, np.empty((1, 2)))
-        predicted, scale = _UNKNOWN if prediction is None else prediction.tolist()
-        return Interval(*self._around(predicted, scale, level, float(self._shares(1)[0])))
+        predicted, size = _UNKNOWN if prediction is None else prediction.tolist()
+        return Interval(*self._around(predicted, size, level, float(self._shares(1)[0])))
 
     def predict_interval_many(
         self, X: Table, level: float = 0.9, names: Sequence[str] | None = None
@@ -738,17 +738,17 @@ class KernelRegressor(_Kernel, Regressor):
         pairs = predictions.tolist() if predictions.size else [_UNKNOWN] * len(rows)
         shares = self._shares(len(rows)).tolist()
         ends = [
-            self._around(predicted, scale, level, share)
-            for (predicted, scale), share in zip(pairs, shares, strict=True)
+            self._around(predicted, size, level, share)
+            for (predicted, size), share in zip(pairs, shares, strict=True)
         ]
         table = rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
         return cast(Table, table)
 
-    def _around(self, predicted: float, scale: float, level: float, share: float) -> tuple[float, float]:
+    def _around(self, predicted: float, size: float, level: float, share: float) -> tuple[float, float]:
         """Return the ends of the interval of a prediction, in the units of the target.
 
-        Errors are expected to be ``scale`` times as large as they usually are with such predictions. The
-        combiner of stale experts has a ``share`` in it.
+        ``size`` is the logarithm of how large errors are, by the expert for it. The combiner of stale experts
+        has a ``share`` in the interval.
         """
         if self.events < 2:
             return -math.inf, math.inf
@@ -758,9 +758,9 @@ class KernelRegressor(_Kernel, Regressor):
             return predicted, predicted
         standard = (predicted - unit[0, MEAN]) / deviation
         stale_intervals = self._stale_experts.combiner.intervals
-        below, above = self._combiner.intervals.around(standard, level, scale)
+        below, above = self._combiner.intervals.around(standard, level, size)
         if stale_intervals is not None and share:
-            still_below, still_above = stale_intervals.around(standard, level, scale)
+            still_below, still_above = stale_intervals.around(standard, level, size)
             below += share * (still_below - below)
             above += share * (still_above - above)
         return predicted - deviation * below, predicted + deviation * above

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 import streamk
-from streamk.combining.intervals import HIGHEST, TAILS, Intervals, follow, scale_at, spread_at
+from streamk.combining.intervals import HIGHEST, TAILS, Intervals, follow, spread_at
 
 
 @njit
@@ -86,21 +86,15 @@ def test_it_is_the_formulas():
         assert spread_at(made.record, f) == pytest.approx(plain.sigma(f))
         for p in TAILS[3:]:
             below, above = made.around(f, 1 - 2 * p)
-            assert below == pytest.approx(plain.sigma(f) * plain.q["-", p])
-            assert above == pytest.approx(plain.sigma(f) * plain.q["+", p])
-
-
-@njit
-def at_present(record, scales):
-    scales[0] = scale_at(record, 0.0)
+            assert below == pytest.approx(plain.sigma(f) * plain.m**plain.k * plain.q["-", p])
+            assert above == pytest.approx(plain.sigma(f) * plain.m**plain.k * plain.q["+", p])
 
 
 def covered(made, said, aims, level):
     """Return which aims lie in their intervals; learn each after its interval."""
-    inside, scales = [], np.empty(1)
+    inside = []
     for f, y in zip(said, aims, strict=True):
-        at_present(made.record, scales)
-        below, above = made.around(f, level, float(scales[0]))
+        below, above = made.around(f, level)
         inside.append(f - below <= y <= f + above)
         learn(made.record, np.array([f]), np.array([y]))
     return np.array(inside)
