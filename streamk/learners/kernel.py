@@ -700,8 +700,8 @@ class KernelRegressor(_Kernel, Regressor):
         """Return an interval that holds the target with probability ``level``.
 
         Of the targets that come, a part ``level`` lies within such intervals, also where the stream drifts
-        (:mod:`streamk.combining.intervals`); where errors depend on the prediction or on the inputs, so does
-        the width.
+        (:mod:`streamk.combining.intervals`). The width depends on the prediction, on the inputs and on the
+        last errors, as far as errors do.
 
         Parameters
         ----------
