@@ -13,21 +13,23 @@ operator that was restored to where it was before them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from connectors.contract.errors import Failure
 from connectors.contract.sections import Limits
 from connectors.events.batches import EXAMPLES, ROWS, Broken, RecordBatch
 from connectors.events.decoding import Decoder, EventFormat, Misfits, Record, skipped
+from connectors.events.joining import CONTRADICTING
 from connectors.events.model_files import Stored, stored_of
 from streamk.arrays import Json
 from streamk.encoding.calendar_inputs import read_iso
 
 MOST = 2000  # records a poll
+MARK_OF_LABELS = "labels"
 PREDICTIONS, DEAD_LETTERS, SNAPSHOTS = "predictions", "dead_letters", "snapshots"
 SENT, TRUNCATED, TOO_LARGE, OTHER = "sent", "truncated", "too large", "other"  # what became of dead letters
 
@@ -129,8 +131,17 @@ class Source(Protocol):
     def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Wait so long at most for so many records at most; they come in order, after :meth:`begin`."""
 
+    @property
+    def label_decoder(self) -> Decoder | None:
+        """The decoder of the labels, if they are in records of their own and it is not by the settings."""
+        return None
+
     def begin(self, partition: str, position: int) -> None:
         """Read a partition that was assigned from this position on."""
+
+    def drained(self, partitions: Collection[str]) -> Collection[str]:
+        """Return those of these partitions of which all records have been polled that are there now."""
+        return ()
 
     def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
         """Return what the group has committed, for those partitions for which it has."""
@@ -177,20 +188,59 @@ class Source(Protocol):
         """Close the connections; ``leaving`` says that this process will not return soon."""
 
 
+def with_mark_of_labels(events: object, labels: object = None) -> Json:
+    """Return the mark of a source with that of the labels of its events, if there is one."""
+    return {**cast(Json, events), **({} if labels is None else {MARK_OF_LABELS: labels})}
+
+
+class LabelReader(Protocol):
+    """Reads the labels of a source's events, which are in partitions of their own."""
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """The decoder of its records, None if the settings alone define it."""
+        return None
+
+    def labels_of(self, partition: str) -> Assigned:
+        """Return the partition that has the labels of a partition of events; nothing is committed for it."""
+
+    def begin(self, partition: str, position: int) -> None:
+        """Read a partition from this position on."""
+
+    def poll(self, seconds: float, partitions: Collection[str]) -> Mapping[str, RawBatch]:
+        """Wait so long at most for records of these partitions."""
+
+    def drained(self, partitions: Collection[str]) -> Collection[str]:
+        """Return those of these partitions of which all records have been polled that are there now."""
+
+    def ends(self) -> Mapping[str, int] | None:
+        """Return where each partition ends now; None if no broker answers at once."""
+
+    def release(self, partitions: Collection[str]) -> None:
+        """Read these partitions no more."""
+        return
+
+    def mark(self, positions: Mapping[str, int]) -> object:
+        """Return what a checkpoint stores of the labels, to recognise them."""
+        return None
+
+    def recognise(self, mark: object) -> None:
+        """Raise Failure if the labels are not those of the mark."""
+        return
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
 class Positions(Protocol):
-    """The positions of a source that no daemon reads; the defaults are those of a source without a group.
-
-    Attributes
-    ----------
-    identity, partition_count
-        As of :class:`Assigned`.
-    """
-
-    identity: str = ""
-    partition_count: int = 1
+    """The positions of a source that no daemon reads; the defaults are those of a source without a group."""
 
     def partitions(self) -> Sequence[str]:
-        """Return the names of the partitions."""
+        """Return the names of the partitions, of events first, then of their labels."""
+
+    def identity(self, partition: str) -> tuple[str, int]:
+        """Return the identity and the number of partitions, as of :class:`Assigned`."""
+        return "", 1
 
     def committed(self, partition: str) -> Committed | None:
         """Return what the group has committed, None if nothing or if there is no group."""
@@ -448,7 +498,8 @@ class Tally(NamedTuple):
     skipped: int = 0
 
 
-CAUSES = UNDECODABLE, NO_INPUT, BY_LEARNER, BY_LIMITS = "undecodable", "no_input", "learner", "limits"
+UNDECODABLE, NO_INPUT, BY_LEARNER, BY_LIMITS = "undecodable", "no_input", "learner", "limits"
+CAUSES = UNDECODABLE, NO_INPUT, BY_LEARNER, BY_LIMITS, CONTRADICTING
 
 
 class Processed(NamedTuple):
@@ -466,6 +517,8 @@ class Processed(NamedTuple):
         Why the run must end after them; None if it continues.
     causes
         Of the refused records that count as done: how many were refused for each of ``CAUSES``.
+    fates
+        What became of labels in records of their own: how many have each of ``FATES``.
     """
 
     outputs: Sequence[Output]
@@ -473,6 +526,7 @@ class Processed(NamedTuple):
     done: int
     failure: Failure | None = None
     causes: Mapping[str, int] = MappingProxyType({})
+    fates: Mapping[str, int] = MappingProxyType({})
 
 
 class Processor(Protocol):

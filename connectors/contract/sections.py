@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 EARLIEST, LATEST, FAIL = "earliest", "latest", "fail"
 BY_GROUP, BY_CHECKPOINT = "group", "checkpoint"  # to what `streamk reset` sets a position
@@ -17,6 +17,13 @@ class Section(BaseModel):
 
     # an uncaught validation error must not print a password
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @classmethod
+    def of(cls, section: Section | None) -> Self:
+        """Return a section of this class, which it must be."""
+        if not isinstance(section, cls):
+            raise TypeError(f"this is a {type(section).__name__}, and a {cls.__name__} is needed")
+        return section
 
 
 def split_names(value: object) -> object:
@@ -87,13 +94,6 @@ class SourceSection(Section):
     partitioned: ClassVar[bool] = False  # whether several daemons can share it
     kind: str
 
-    @classmethod
-    def of(cls, section: SourceSection) -> Self:
-        """Return a section of this class, which it must be."""
-        if not isinstance(section, cls):
-            raise TypeError(f"source.kind is {section.kind!r}")
-        return section
-
     @property
     def place(self) -> str:
         """The topic or the path."""
@@ -112,6 +112,36 @@ class SourceSection(Section):
     def with_blank(self) -> Self:
         """Return the same source, which a model without events may read from where others stopped."""
         return self
+
+
+class LabelSection(Section):
+    """Labels that come in records of their own, each under the key of its event."""
+
+    kind: str
+    key: str | None = Field(
+        None, min_length=1, description="field that names the event; events.key, or the record's key"
+    )
+    target: str | None = Field(None, min_length=1, description="field with the label; events.target")
+    time: str | None = Field(
+        None, min_length=1, description="field that says when the label came; the record's time by default"
+    )
+    wait: float | None = Field(
+        None, gt=0.0, description="seconds that an event waits for its label; any time without it"
+    )
+    columns: list[str] | None = Field(
+        None, description="names of the values of a CSV line; a log on disk names them in its first line"
+    )
+
+    _lists = field_validator("columns", mode="before")(split_names)
+
+    @property
+    def place(self) -> str:
+        """The topic or the path."""
+        raise NotImplementedError
+
+    def events_of(self, partition: str, source: str) -> str | None:
+        """Return the partition of a source whose labels are in this partition; None if it has no labels."""
+        raise NotImplementedError
 
 
 class SinkSection(Section):

@@ -17,10 +17,12 @@ from typing import Protocol
 from connectors.contract.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
 from connectors.contract.records import Endpoints, Sink, Source
 from connectors.contract.sections import Limits, Section
+from connectors.daemon.label_source import LabelledSource
 from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.session import Session
 from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.telemetry import Telemetry
+from connectors.events.decoding import Decoder
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import LogSection, Settings
@@ -298,10 +300,10 @@ def start_session(
     if policy.group:
         policy = policy._replace(digest=digest_of(training))
     if settings.snapshots is None:
-        learning = SingleLearning(settings, decoder, telemetry)
+        learning = SingleLearning(settings, decoder, telemetry, labels=source.label_decoder)
         disk = DiskBackend(learning, store, source, sinks, training)
         # the checkpoint may hold what was inferred from a log
-        learning.decode_by(source.decoder or settings.decoder())
+        learning.decode_by(source.decoder or settings.decoder(), source.label_decoder)
         return Session(disk, Endpoints(source, sinks), telemetry, settings.checkpoints, policy)
     from connectors.state.topic import open_topic_backend  # other daemons need no client of brokers
 
@@ -325,10 +327,12 @@ def open_source_and_sinks(
     leaving = False
     try:
         with limits or nullcontext():
-            source = connector_of(settings.source.kind).open_source(settings, store.model)
+            events = source = connector_of(settings.source.kind).open_source(settings, store.model)
             for connector, sections in by_connector(settings.outputs):
-                for name, sink in connector.open_sinks(sections, settings, store.model, source):
+                for name, sink in connector.open_sinks(sections, settings, store.model, events):
                     sinks[name] = sink
+            if settings.labels is not None:
+                source = _with_labels(settings, events)
             yield source, sinks
         leaving = True
     except Failure as failure:
@@ -339,6 +343,16 @@ def open_source_and_sinks(
             sink.close()
         if source is not None:
             source.close(leaving)
+
+
+def _with_labels(settings: Settings, events: Source) -> Source:
+    """Return the source of events together with their labels."""
+    labels = connector_of(settings.source.kind).open_labels(settings)
+
+    def decoders() -> tuple[Decoder, Decoder]:
+        return events.decoder or settings.decoder(), labels.decoder or settings.label_decoder()
+
+    return LabelledSource(events, labels, decoders if settings.events.time is not None else None)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from prometheus_client import (
 
 from connectors.contract.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
 from connectors.contract.records import CAUSES, Processed, Tally
+from connectors.events.joining import FATES
 from connectors.operators.field_watch import FieldWatch
 from connectors.operators.outputs import Outcome
 from streamk import __version__
@@ -72,6 +73,13 @@ SERIES = (
         "streamk_replayed_events_total", "counter",
         "Events learned again after an interruption, not in streamk_events_total",
     ),
+    Series(
+        "streamk_labels_total", "counter",
+        "Labels in records of their own by fate; expired are events whose label has not come",
+        {"fate": FATES},
+    ),
+    Series("streamk_waiting_events", "gauge", "Events that wait for their labels"),
+    Series("streamk_early_labels", "gauge", "Labels that wait for their events"),
     Series("streamk_dead_letters_total", "counter", "Dead letters by cause", {"cause": CAUSES}),
     Series(
         "streamk_misfits_total", "counter", "Values that do not fit the type of their field", {"field": ()}
@@ -224,6 +232,7 @@ class Telemetry:
         self._replaying = False
         self._assigned: set[str] = set()
         self._models: dict[str, tuple[int, int]] = {}  # features and events
+        self._late: dict[str, tuple[int, int]] = {}  # events that wait for labels, and labels for events
         self._interruption: tuple[float, int, str, bool] | None = None  # since, sessions, reason, absence
         self.ready = False
         self.warned: set[str] = set()  # fields whose change of kind is in the log
@@ -324,6 +333,8 @@ class Telemetry:
             metrics.count("streamk_events_total", count, result=result)
         for cause, count in processed.causes.items():
             metrics.count("streamk_dead_letters_total", count, cause=cause)
+        for fate, count in processed.fates.items():
+            metrics.count("streamk_labels_total", count, fate=fate)
 
     def worked(self, seconds: float, timestamp: int | None) -> None:
         """Note work that took so long; the last record has this time, in milliseconds since the epoch."""
@@ -351,9 +362,16 @@ class Telemetry:
         self._models[place] = learner.feature_count, learner.events
         self._add_up()
 
+    def waits(self, events: int, labels: int, place: str = "") -> None:
+        """Follow how many events of a model wait for labels, and labels for events."""
+        self._late[place] = events, labels
+        self._metrics.set("streamk_waiting_events", sum(events for events, _ in self._late.values()))
+        self._metrics.set("streamk_early_labels", sum(labels for _, labels in self._late.values()))
+
     def forget(self, place: str) -> None:
         """Count the model of a place no more."""
         self._models.pop(place, None)
+        self._late.pop(place, None)
         self._add_up()
 
     def _add_up(self) -> None:

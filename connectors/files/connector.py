@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from connectors.contract.errors import SINK, USAGE, Failure
-from connectors.contract.records import DeadLetter, Log, Positions, Retried, Sink, Source
-from connectors.contract.sections import SinkSection, SourceSection
+from connectors.contract.records import DeadLetter, LabelReader, Log, Positions, Retried, Sink, Source
+from connectors.contract.sections import SinkSection
 from connectors.files.log import ReplayLog
-from connectors.files.sections import FileSourceSection
+from connectors.files.sections import FileSourceSection, LabelFile
 from connectors.files.sink import FileSink, letters
-from connectors.files.source import FileSource, LogPositions
+from connectors.files.source import FileLabels, FileSource, LogPositions
 from connectors.formats.open_file import require_writable
 from connectors.formats.records import missing_fields
 from connectors.settings.connector import Connector, MeasuredShard
-from connectors.settings.tables import Settings
+from connectors.settings.tables import AnyPlace, Settings
 
 
 def _source(settings: Settings) -> FileSourceSection:
@@ -46,6 +46,13 @@ class FileConnector(Connector):
         section = _source(settings)
         return FileSource(section.path, settings.events.format, section.follow, settings.format)
 
+    def open_labels(self, settings: Settings) -> LabelReader:
+        """Open the log of labels, which is followed if that of the events is."""
+        section = LabelFile.of(settings.labels)
+        return FileLabels(
+            section.path, settings.events.format, _source(settings).follow, settings.label_format
+        )
+
     def open_sinks(
         self, sections: Mapping[str, SinkSection], settings: Settings, model: str, source: Source
     ) -> Iterator[tuple[str, Sink]]:
@@ -66,18 +73,20 @@ class FileConnector(Connector):
         """Open the log."""
         if partitions:
             raise Failure(USAGE, "--partition: a log has none")
-        section = _source(settings)
-        return LogPositions(section.path, settings.events.format, section.follow)
+        section, labels = _source(settings), settings.labels
+        paths = [section.path] if labels is None else [section.path, LabelFile.of(labels).path]
+        return LogPositions(paths, settings.events.format, section.follow)
 
-    def check(
-        self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings, model: str | None
-    ) -> Iterator[str]:
+    def check(self, sections: Mapping[str, AnyPlace], settings: Settings, model: str | None) -> Iterator[str]:
         """Yield which files can be read and written."""
         for key, section in sections.items():
             if section is settings.source:
                 self.open_source(settings, "").close(leaving=True)
                 yield f"{key}.path: {section.place} can be read"
                 yield from _fields(settings)
+            elif section is settings.labels:
+                self.open_labels(settings).close()
+                yield f"{key}.path: {section.place} can be read"
             else:
                 path = Path(section.place)
                 require_writable(path if path.exists() else path.absolute().parent, SINK, f"{key}.path")

@@ -6,7 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from connectors.contract.sections import FilePath, PredictionSection, SinkSection, SourceSection
+from connectors.contract.sections import (
+    FilePath,
+    LabelSection,
+    PredictionSection,
+    SinkSection,
+    SourceSection,
+)
 
 
 class FileSourceSection(SourceSection):
@@ -26,6 +32,22 @@ class FileSourceSection(SourceSection):
     def name(self) -> str:
         """The name of the file."""
         return self.path.name
+
+
+class LabelFile(LabelSection):
+    """Labels from a log on disk."""
+
+    kind: Literal["file"]
+    path: FilePath = Field(description="JSON lines, CSV or MessagePack; plain, gzip or zstd")
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def events_of(self, partition: str, source: str) -> str | None:
+        """Return the one partition of the source."""
+        return source if partition == self.path.name else None
 
 
 class FileSinkSection(SinkSection):

@@ -13,14 +13,24 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, NotRequired, TypedDict, cast
 
 from connectors.contract.errors import POSITION, USAGE, Failure
-from connectors.contract.records import MOST, Assigned, Polled, Positions, Raw, RawBatch, Source
+from connectors.contract.records import (
+    MOST,
+    Assigned,
+    LabelReader,
+    Polled,
+    Positions,
+    Raw,
+    RawBatch,
+    Source,
+    with_mark_of_labels,
+)
 from connectors.events.decoding import Decoder, EventFormat
 from connectors.formats.lines import Lines
 from connectors.formats.messagepack import MessagePackRecords
@@ -86,6 +96,7 @@ class FileSource(Source):
         self._configured = self._format
         self._base = 0  # bytes of the files before this one
         self._left: int | None = None  # when this one was last written to, if nothing more will be
+        self._drained_at: int | None = None  # its size when a poll brought nothing
         self._missed: float | None = None  # when the log was first seen to be another file, or none
         self._open(path)
         if follow and self._compressed:
@@ -143,8 +154,10 @@ class FileSource(Source):
             return Polled(assigned=[Assigned(self.name, None, self.begins, sys.maxsize)])
         deadline = time.monotonic() + seconds
         while True:
+            size, self._drained_at = self._size(), None
             if records := self._read(most):
                 return Polled({self.name: RawBatch(records, self._base + self._reader.position)})
+            self._drained_at = size
             if not self._follow:
                 return Polled(finished=True)
             if self._rotated():
@@ -241,6 +254,10 @@ class FileSource(Source):
         """Return the one partition."""
         return [self.name]
 
+    def drained(self, partitions: Collection[str]) -> Collection[str]:
+        """Return the partition if the last poll brought nothing, and nothing was written since."""
+        return [name for name in partitions if self._drained_at == self._size()]
+
     def ends(self) -> Mapping[str, int]:
         """Return the end of a plain log; nothing is known of a compressed one's."""
         return {self.name: self._base + self._size()} if not self._compressed else {}
@@ -326,34 +343,89 @@ class FileSource(Source):
         self._raw.close()
 
 
+class FileLabels(LabelReader):
+    """The labels of a log's events in another log.
+
+    Parameters
+    ----------
+    path, form, follow, format
+        As for :class:`FileSource`.
+    """
+
+    def __init__(self, path: Path, form: str, follow: bool, format: EventFormat) -> None:
+        self._log = FileSource(path, form, follow, format)
+        (self._assigned,) = self._log.poll(0.0).assigned
+
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder of its records, with what was inferred from the log."""
+        return self._log.decoder
+
+    def labels_of(self, partition: str) -> Assigned:
+        """Return the one partition."""
+        return self._assigned
+
+    def begin(self, partition: str, position: int) -> None:
+        """Read from this position on."""
+        self._log.begin(partition, position)
+
+    def poll(self, seconds: float, partitions: Collection[str]) -> Mapping[str, RawBatch]:
+        """Return the next records."""
+        return self._log.poll(seconds).batches
+
+    def drained(self, partitions: Collection[str]) -> Collection[str]:
+        """Return the partition if the last poll brought nothing, and nothing was written since."""
+        return self._log.drained(partitions)
+
+    def ends(self) -> Mapping[str, int]:
+        """Return the end of a plain log."""
+        return self._log.ends()
+
+    def mark(self, positions: Mapping[str, int]) -> object:
+        """Return what identifies the log."""
+        return self._log.mark(positions)
+
+    def recognise(self, mark: object) -> None:
+        """Continue with the log of the mark."""
+        self._log.recognise(mark)
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close(True)
+
+
 class LogPositions(Positions):
     """Where a log can be read from.
 
     Parameters
     ----------
-    path, form, follow
+    paths
+        Of the log, and of that of the labels, if there is one.
+    form, follow
         As for :class:`FileSource`.
     """
 
-    def __init__(self, path: Path, form: str, follow: bool) -> None:
-        self._source = FileSource(path, form, follow)
+    def __init__(self, paths: Sequence[Path], form: str, follow: bool) -> None:
+        self._logs = {log.name: log for log in (FileSource(path, form, follow) for path in paths)}
 
     def partitions(self) -> list[str]:
-        """Return the one partition."""
-        return self._source.partitions()
+        """Return the partition of each log."""
+        return list(self._logs)
 
-    def mark(self, positions: Mapping[str, int]) -> SourceMark:
-        """Return what identifies the log."""
-        return self._source.mark(positions)
+    def mark(self, positions: Mapping[str, int]) -> Json:
+        """Return what identifies the logs."""
+        return with_mark_of_labels(*(log.mark(positions) for log in self._logs.values()))
 
     def range(self, partition: str) -> tuple[int, int]:
         """Return the byte of the first record, and the size, which is unknown of a compressed log."""
-        return self._source.begins, self._source.ends().get(partition, sys.maxsize)
+        log = self._logs[partition]
+        return log.begins, log.ends().get(partition, sys.maxsize)
 
     def at(self, partition: str, moment: datetime) -> int:
         """Raise Failure: a log has no times."""
         raise Failure(USAGE, "--to: the records of a log have no times; give a byte, earliest or latest")
 
     def close(self) -> None:
-        """Close the log."""
-        self._source.close(True)
+        """Close the logs."""
+        for log in self._logs.values():
+            log.close(True)

@@ -12,6 +12,7 @@ from connectors.contract.records import (
     PREDICTIONS,
     Committed,
     DeadLetter,
+    LabelReader,
     Log,
     Positions,
     RecordRange,
@@ -19,18 +20,19 @@ from connectors.contract.records import (
     Sink,
     Source,
 )
-from connectors.contract.sections import SinkSection, SourceSection
+from connectors.contract.sections import SinkSection
 from connectors.kafka.client import explained, options, require_topics
 from connectors.kafka.confluent_producer import load_library
 from connectors.kafka.dead_letters import dead_letters, retry
 from connectors.kafka.group import Group, GroupPositions, committed_positions
+from connectors.kafka.labels import TopicLabels
 from connectors.kafka.permissions import permissions, require_permissions
-from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.kafka.sections import LabelTopic, PredictionTopic, TopicSinkSection, TopicSourceSection
 from connectors.kafka.sink import TopicSink, emit_from
 from connectors.kafka.source import TopicSource
 from connectors.kafka.topic_range import TopicLog, TopicRange, topic_shards
 from connectors.settings.connector import Connector, MeasuredShard
-from connectors.settings.tables import Settings
+from connectors.settings.tables import AnyPlace, Settings
 
 
 def _source(settings: Settings) -> TopicSourceSection:
@@ -43,6 +45,10 @@ class KafkaConnector(Connector):
     def open_source(self, settings: Settings, model: str) -> Source:
         """Join the group of the source."""
         return TopicSource(_source(settings), settings.kafka, model)
+
+    def open_labels(self, settings: Settings) -> LabelReader:
+        """Open the topic of labels."""
+        return TopicLabels(LabelTopic.of(settings.labels).topic, settings.kafka)
 
     def open_sinks(
         self, sections: Mapping[str, SinkSection], settings: Settings, model: str, source: Source
@@ -67,7 +73,8 @@ class KafkaConnector(Connector):
 
     def open_positions(self, settings: Settings, partitions: Sequence[int] | None) -> Positions:
         """Open the positions of the group, which must have no members."""
-        return GroupPositions(_source(settings), settings.kafka, partitions)
+        labels = "" if settings.labels is None else settings.labels.place
+        return GroupPositions(_source(settings), settings.kafka, partitions, labels)
 
     def committed(self, settings: Settings) -> Mapping[str, Committed | None]:
         """Return what the group has committed; raises Failure if other programs are in it."""
@@ -81,9 +88,7 @@ class KafkaConnector(Connector):
         """Set up to where the predictions of a log are in their topics."""
         emit_from(settings.kafka, [section.place for section in sections], model, position)
 
-    def check(
-        self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings, model: str | None
-    ) -> Iterator[str]:
+    def check(self, sections: Mapping[str, AnyPlace], settings: Settings, model: str | None) -> Iterator[str]:
         """Yield what the brokers answer about permissions and topics."""
         if settings.kafka.producer == "confluent-kafka":
             load_library()

@@ -144,6 +144,8 @@ class GroupPositions(Positions):
         Settings.
     numbers
         Of the partitions; all of them if None.
+    labels
+        The topic of the events' labels, empty if there is none.
 
     Raises
     ------
@@ -153,7 +155,9 @@ class GroupPositions(Positions):
         If no broker answers.
     """
 
-    def __init__(self, source: TopicSourceSection, kafka: Kafka, numbers: Sequence[int] | None) -> None:
+    def __init__(
+        self, source: TopicSourceSection, kafka: Kafka, numbers: Sequence[int] | None, labels: str = ""
+    ) -> None:
         client_options, self.group = options(kafka), source.group
         self._group = Group(client_options, source.group)
         if members := self._group.members():
@@ -165,11 +169,14 @@ class GroupPositions(Positions):
         with explained("kafka"):
             self._consumer = KafkaConsumer(**client_options, group_id=source.group, **READING)
         try:
-            with explained("source.topic"):
-                require_topics(self._consumer, {"source.topic": source.topic})
-                self.partition_count = len(self._consumer.partitions_for_topic(source.topic))
-                self.identity = identify(self._consumer, source.topic)
-                places = partitions_of(self._consumer, source.topic, numbers)
+            topics = {"source.topic": source.topic} | ({"labels.topic": labels} if labels else {})
+            with explained(" or ".join(topics)):
+                require_topics(self._consumer, topics)
+                places = [
+                    place
+                    for topic in topics.values()
+                    for place in partitions_of(self._consumer, topic, numbers)
+                ]
                 self._places = {partition_name(place): place for place in places}
                 self._first = self._consumer.beginning_offsets(places, _MS)
                 self._end = self._consumer.end_offsets(places, _MS)
@@ -180,6 +187,11 @@ class GroupPositions(Positions):
     def partitions(self) -> Sequence[str]:
         """Return the names of the partitions."""
         return list(self._places)
+
+    def identity(self, partition: str) -> tuple[str, int]:
+        """Return the identity of a partition's topic, and how many partitions that has."""
+        topic = self._places[partition].topic
+        return identify(self._consumer, topic), len(self._consumer.partitions_for_topic(topic))
 
     def committed(self, partition: str) -> Committed | None:
         """Return what the group has committed."""

@@ -22,7 +22,7 @@ from kafka.protocol.producer import EndTxnRequest
 
 from connectors.contract.errors import DENIED, Failure
 from connectors.kafka.client import PATIENCE, Options, administrator, explained, member_name
-from connectors.kafka.sections import TopicSinkSection, TopicSourceSection
+from connectors.kafka.sections import LabelTopic, TopicSinkSection, TopicSourceSection
 from connectors.kafka.sink import place_of_log
 from connectors.settings.tables import Settings
 
@@ -167,6 +167,8 @@ def permissions(settings: Settings, model: str | None) -> Iterator[Permission]:
     if isinstance(source, TopicSourceSection):
         yield Permission("source.topic", "topic", source.topic, (READ,))
         yield Permission("source.group", "group", source.group, (READ,))
+    if isinstance(settings.labels, LabelTopic):
+        yield Permission("labels.topic", "topic", settings.labels.topic, (READ,))
     sinks = settings.sinks.items()
     topics = {f"{key}.topic": sink.topic for key, sink in sinks if isinstance(sink, TopicSinkSection)}
     # the position in a log is committed for one of its topics, in a separate group

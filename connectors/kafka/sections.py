@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from connectors.contract.sections import (
     FilePath,
+    LabelSection,
     PredictionSection,
     Section,
     SinkSection,
@@ -107,6 +108,23 @@ class TopicSourceSection(SourceSection):
     def with_blank(self) -> Self:
         """Return the same source, which a model without events may read from where others stopped."""
         return self.model_copy(update={"blank": True})
+
+
+class LabelTopic(LabelSection):
+    """Labels from a topic, each in the partition of the number that its event has."""
+
+    kind: Literal["topic"]
+    topic: str = Field(min_length=1, description="its name")
+
+    @property
+    def place(self) -> str:
+        """The topic."""
+        return self.topic
+
+    def events_of(self, partition: str, source: str) -> str | None:
+        """Return the partition of the same number."""
+        topic, _, number = partition.rpartition("-")
+        return f"{source}-{number}" if topic == self.topic else None
 
 
 class TopicSinkSection(SinkSection):

@@ -120,7 +120,7 @@ class TopicSink(Sink):
 
     def begin(self, partition: str, emitted: int, recreated: bool = False) -> None:
         """Write nothing below this offset."""
-        if not isinstance(self._source, TopicSource):
+        if partition == self._source.name and not isinstance(self._source, TopicSource):
             emitted = max(emitted, self._emitted_of_log())
         self._emitted[partition] = emitted
 
@@ -183,7 +183,7 @@ class TopicSink(Sink):
         if isinstance(self._source, TopicSource):
             offsets, member = self._source.offsets(positions), self._source.membership()
         else:
-            furthest = max(position.position for position in positions.values())
+            furthest = positions[self._source.name].position
             offsets, member = {self._place: OffsetAndMetadata(furthest, "", -1)}, self._group
         with self._diagnosed("predictions"):
             clear = self._transactions.commit(offsets, member)
@@ -197,7 +197,7 @@ class TopicSink(Sink):
             committed = {name: at.position for name, at in self._source.committed(list(positions)).items()}
             same = all(committed.get(name) == at.position for name, at in positions.items())
         else:
-            same = self._emitted_of_log() == max(at.position for at in positions.values())
+            same = self._emitted_of_log() == positions[self._source.name].position
         if not same:
             raise Interruption("predictions: their transaction was lost together with its coordinator")
 

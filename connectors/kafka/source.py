@@ -271,7 +271,8 @@ class TopicSource(Source):
         return [f"{self.name}-{n}" for n in sorted(self._consumer.partitions_for_topic(self.name) or ())]
 
     def _partition(self, name: str) -> TopicPartition:
-        return TopicPartition(self.name, partition_number(name))
+        """Return a partition of the topic, or of that of labels: the group has positions for both."""
+        return TopicPartition(name.rpartition("-")[0], partition_number(name))
 
     def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
         """Return what the group has committed, transactions that are still open waited for."""
@@ -384,6 +385,21 @@ class TopicSource(Source):
         self._silent_since = None
         self._require_owners(len(partitions))
         return {partition_name(partition): end for partition, end in offsets.items()}
+
+    def drained(self, partitions: Collection[str]) -> Collection[str]:
+        """Return those of these partitions of which all that is there now was polled.
+
+        None if no broker answers at once.
+        """
+        places = {name: self._partition(name) for name in partitions}
+        there = {name: place for name, place in places.items() if place in self._polled}
+        try:
+            ends = self._consumer.end_offsets([*there.values()], _SOON) if there else {}
+        except kafka_errors.KafkaError as error:
+            if not error.retriable:
+                raise
+            return []
+        return [name for name, place in there.items() if self._polled[place] >= ends[place]]
 
     def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
         """Return how many offsets of each partition open transactions hide.

@@ -11,17 +11,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from connectors.contract.errors import REFUSED_EVENTS, Failure
-from connectors.contract.records import BY_LEARNER, BY_LIMITS, NO_INPUT, UNDECODABLE, Processed, Raw, Tally
+from connectors.contract.records import (
+    BY_LEARNER,
+    BY_LIMITS,
+    NO_INPUT,
+    UNDECODABLE,
+    Output,
+    Processed,
+    Raw,
+    Tally,
+)
 from connectors.contract.sections import Limits
 from connectors.events.decoding import WITHOUT_INPUT, Decoder, Event, EventFormat
 from connectors.events.learners import Model, labels_of
 from connectors.events.names import nearest
 from connectors.events.values import Fields, Target, label_name
 from connectors.operators.field_watch import FieldWatch, warn_of_changes
+from connectors.operators.late_labels import LateLabels, late_labels
 from connectors.operators.outputs import (
     DecodedBatch,
     Outcome,
@@ -32,7 +43,7 @@ from connectors.operators.outputs import (
     without_unknown,
 )
 from connectors.settings.tables import Settings
-from connectors.state.checkpoint import REFUSED, restored
+from connectors.state.checkpoint import REFUSED, WAITING, restored
 from streamk.encoding.fields import name_of
 from streamk.encoding.rows import RowError
 from streamk.learners.classifier import Classifier
@@ -43,6 +54,7 @@ _SHOWN = 20  # fields in a sentence
 _LABELS, _NUMBERS = {str, int, bool}, {int, float}  # types of targets
 _TRIED = 64  # events learned together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses
+_Pairs = Sequence[tuple[Raw, Event]]
 
 
 class UnfitError(ValueError):
@@ -66,8 +78,7 @@ def why_no_input(format: EventFormat, fields: Mapping[str, object]) -> str:
     there = _listed(fields)
     if not format.sources:
         return (
-            f"the fields are {there}; a label in a record of its own is not joined with its event; join "
-            "them before this topic"
+            f"the fields are {there}; labels in records of their own need a topic or log that [labels] names"
         )
     near = {name: nearest(name, fields) for name in format.sources}
     meant = [f"{name!r} (did you mean {other!r}?)" if other else repr(name) for name, other in near.items()]
@@ -89,19 +100,23 @@ class VocabularyLimit:
         Of the settings.
     classes
         Whether targets are labels.
+    late
+        Whether events without a target are learned later.
     """
 
-    def __init__(self, limits: Limits, classes: bool) -> None:
-        self.limits, self._classes = limits, classes
+    def __init__(self, limits: Limits, classes: bool, late: bool = False) -> None:
+        self.limits, self._classes, self._late = limits, classes, late
         self._labels: Set[Target] = set()
         self._names: set[str] | None = None
         self._inputs = False  # whether events with inputs have come
 
     def update(self, learner: Learner) -> None:
-        """Take the labels and names that a learner holds now."""
-        self._labels = set(labels_of(learner) or ())
-        names = learner.number_names
-        self._names = None if names is None else set(names)
+        """Take the labels and names that a learner holds now, which are those it held before and more."""
+        labels, names = labels_of(learner) or (), learner.number_names
+        if len(labels) > len(self._labels):
+            self._labels = set(labels)
+        if names is not None and (self._names is None or len(names) > len(self._names)):
+            self._names = set(names)
         self._inputs = learner.has_inputs
 
     def holds(self, xs: Sequence[Fields], labels: Set[Target]) -> bool:
@@ -127,12 +142,12 @@ class VocabularyLimit:
         UnfitError
             If it does not fit those before.
         """
-        if event.target is None or event.weight == 0.0:
+        if (event.target is None and not self._late) or event.weight == 0.0:
             return False
         if not event.fields and (self._inputs or self.limits.without_inputs):
-            raise NoInputError(WITHOUT_INPUT)
+            raise NoInputError(WITHOUT_INPUT if event.target is not None else "it has no input")
         first_inputs = bool(event.fields) and not self._inputs
-        new_label = self._is_new_label(event.target)
+        new_label = event.target is not None and self.is_new_label(event.target)
         if self._names is None or event.fields.keys() <= self._names:
             return new_label or first_inputs
         numbers = {name_of(field) for field, value in event.fields.items() if type(value) in (int, float)}
@@ -144,7 +159,8 @@ class VocabularyLimit:
             )
         return new_label or first_inputs or new > 0
 
-    def _is_new_label(self, target: Target) -> bool:
+    def is_new_label(self, target: Target) -> bool:
+        """Return whether a label is new, and refuse it as :meth:`is_new` does."""
         kind = type(target)
         # the learner refuses what is no label
         if not self._classes or kind not in (str, int, float, bool) or target in self._labels:
@@ -284,6 +300,9 @@ class LearningTelemetry(Protocol):
     def scored(self, losses: NDArray[np.float64], learner: Learner, place: str = "") -> None:
         """Follow losses and errors, two rows, and the model."""
 
+    def waits(self, events: int, labels: int, place: str = "") -> None:
+        """Follow how many events of a model wait for labels, and labels for events."""
+
     def forget(self, place: str) -> None:
         """Count the model of a place no more."""
 
@@ -310,6 +329,8 @@ class SingleLearning:
         Of what is refused, shared where several learn; a new one if None.
     place
         The name of the model in telemetry, where there are several.
+    labels
+        The decoder of labels in records of their own, where their log decides it.
 
     Attributes
     ----------
@@ -324,6 +345,7 @@ class SingleLearning:
         telemetry: LearningTelemetry,
         limit: RefusalLimit | None = None,
         place: str = "",
+        labels: Decoder | None = None,
     ) -> None:
         self._decode, self._telemetry, self._place = decoder, telemetry, place
         self._classes = settings.learner.task == "classification"
@@ -333,18 +355,22 @@ class SingleLearning:
         self._skips = settings.events.tombstones == "skip"
         self._alone = limit is None
         self._limit = limit or RefusalLimit(settings.limits, settings.events.target)
-        self._vocabulary = VocabularyLimit(settings.limits, self._classes)
+        self._late = None if settings.labels is None else late_labels(settings, labels)
+        self._events_of = settings.events_of
         self._use(settings.learner.build())
 
     def _use(self, learner: Model) -> None:
         self.learner = learner
         self._changed = learner.changed_fields
+        self._vocabulary = VocabularyLimit(self._limit.limits, self._classes, self._late is not None)
         self._vocabulary.update(learner)
         self._telemetry.learned([], learner, self._place)
 
-    def decode_by(self, decoder: Decoder) -> None:
-        """Decode records by this decoder from here on."""
+    def decode_by(self, decoder: Decoder, labels: Decoder | None = None) -> None:
+        """Decode records, and those of labels, by these decoders from here on."""
         self._decode = decoder
+        if self._late is not None and labels is not None:
+            self._late.decoder = labels
 
     def adjust(self, limits: Limits) -> None:
         """Take limits that have changed."""
@@ -354,7 +380,8 @@ class SingleLearning:
         """Return the model, and how many events in a row were refused last, or had no input, if any."""
         counts = self._limit.row, self._limit.inputless
         row = {REFUSED: " ".join(map(str, counts)).encode()} if self._alone and any(counts) else {}
-        return {MODEL: self.learner.to_bytes(), **row}
+        late = {} if self._late is None else {WAITING: self._late.to_bytes()}
+        return {MODEL: self.learner.to_bytes(), **late, **row}
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
         """Continue with a model.
@@ -365,6 +392,8 @@ class SingleLearning:
             If it is one of other settings.
         """
         self._use(restored(parts, self.learner))
+        if self._late is not None:
+            self._late.restore(parts.get(WAITING), self.learner)
         row, inputless, *_ = *map(int, parts.get(REFUSED, b"0").split()), 0
         self._limit.row = max(self._limit.row, row)
         self._limit.inputless = max(self._limit.inputless, inputless)
@@ -372,10 +401,13 @@ class SingleLearning:
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Predict each event, then learn it if it has a target; what is refused becomes a dead letter.
 
-        Without dead letters, the first record that is refused ends the run.
+        Records of a partition of labels are the targets of events before. Without dead letters, the first
+        record that is refused ends the run.
         """
         live = [raw for raw in records if raw.value is not None] if self._skips else records
-        batch = self.learn_batch(live) if live else None
+        if self._late is not None and self._events_of(partition) is not None:
+            return self._learn_labels(self._late, partition, live, len(records) - len(live))
+        batch = self.learn_batch(live) if live and self._late is None else None
         if batch is not None:
             processed = self._batch_processed(partition, batch, len(records) - len(live))
         else:
@@ -398,8 +430,24 @@ class SingleLearning:
         inputless = self._limit.without_inputs(outcomes)
         events = [outcome.event for outcome in done if outcome.event is not None]
         self._watch([event.fields for event in events])
-        if unlabelled := [event for event in events if event.target is None]:
+        unlabelled = [event for event in events if event.target is None]
+        if unlabelled and self._late is None:
             self._limit.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
+        outputs = encode(partition, done, self._predicts, self._top)
+        return self._processed(partition, outcomes, inputless, outputs, counts, len(done) + skipped)
+
+    def _processed(
+        self,
+        partition: str,
+        outcomes: Sequence[Outcome],
+        problem: str,
+        outputs: Sequence[Output],
+        counts: Tally,
+        count: int,
+    ) -> Processed:
+        """Return the result of so many records, which ends the run if one may not be refused, or too many."""
+        stopped = self._stops(outcomes)
+        done = outcomes[:-1] if stopped else outcomes
         self._telemetry.learned(done, self.learner, self._place)
         failure = None
         if stopped:
@@ -409,11 +457,38 @@ class SingleLearning:
                 f"{partition}, offset {bad.raw.offset}: {bad.reason}. Fix it, or set [dead_letters] to "
                 "let such events go there",
             )
-        elif reason := inputless or self._limit.exceeded(outcomes, counts.refused):
+        elif reason := problem or self._limit.exceeded(outcomes, counts.refused):
             failure = Failure(REFUSED_EVENTS, reason)
-        outputs = encode(partition, done, self._predicts, self._top)
         causes = Counter(outcome.cause for outcome in done if outcome.event is None)
-        return Processed(outputs, counts, len(done) + skipped, failure, causes)
+        fates: Mapping[str, int] = {}
+        if self._late is not None:
+            fates = self._late.take_fates()
+            self._telemetry.waits(len(self._late.asked), len(self._late.joining.early), self._place)
+        return Processed(outputs, counts, count, failure, causes, fates)
+
+    def _learn_labels(
+        self, late: LateLabels, partition: str, records: Sequence[Raw], skipped: int
+    ) -> Processed:
+        """Learn the events of labels; what is refused becomes a dead letter."""
+        outcomes: list[Outcome] = []
+        passed = 0
+        for raw in records:
+            try:
+                outcome = late.label(self.learner, partition, raw, self._vocabulary.is_new_label)
+            except ValueError as error:
+                outcome = Outcome(raw, None, None, str(error)[:_LONGEST], UNDECODABLE)
+                late.refuse()
+            if outcome is not None:
+                outcomes.append(outcome)
+                if self._stops(outcomes):
+                    break
+                self._vocabulary.update(self.learner)
+            passed += 1
+        refused = [outcome for outcome in outcomes if outcome.event is None]
+        learned, bad = len(outcomes) - len(refused), len(refused) - self._stops(outcomes)
+        outputs = encode(partition, refused[:bad], predictions=False)
+        counts = Tally(learned, 0, bad, skipped)
+        return self._processed(partition, outcomes, "", outputs, counts, passed + skipped)
 
     def _batch_processed(self, partition: str, batch: DecodedBatch, skipped: int) -> Processed:
         self._telemetry.scored(losses_of(batch), self.learner, self._place)
@@ -481,22 +556,23 @@ class SingleLearning:
             outcomes.sort(key=lambda outcome: outcome.raw.offset)
         return outcomes
 
-    def _stops(self, outcomes: list[Outcome]) -> bool:
+    def _stops(self, outcomes: Sequence[Outcome]) -> bool:
         return not self._lenient and bool(outcomes) and outcomes[-1].event is None
 
-    def _learn(self, events: Sequence[tuple[Raw, Event]], outcomes: list[Outcome]) -> None:
+    def _learn(self, events: _Pairs, outcomes: list[Outcome]) -> None:
         """Learn events in order; those that the learner refuses change nothing."""
-        pairs, step = list(events), len(events)
+        pairs, step = list(events), len(events) if self._late is None else 1
+        tried = _TRIED if self._late is None else 1
         while pairs:
-            part = pairs[:step]
+            part: _Pairs = pairs[:step]
             try:
-                predictions = self._predict_and_learn([event for _, event in part])
+                part, predictions = self._predict_and_learn(part)
             except RowError as error:
                 if error.row == 0:
                     outcomes.append(Outcome(part[0][0], None, None, error.reason[:_LONGEST], BY_LEARNER))
                     if not self._lenient:
                         return
-                    pairs, step = pairs[1:], _TRIED
+                    pairs, step = pairs[1:], tried
                 else:
                     # what comes before the bad row first: what it teaches may decide about the row
                     step = error.row
@@ -505,9 +581,18 @@ class SingleLearning:
                 Outcome(raw, event, without_unknown(prediction), "")
                 for (raw, event), prediction in zip(part, predictions, strict=True)
             ]
-            pairs, step = pairs[len(part) :], _TRIED
+            pairs, step = pairs[len(part) :], tried
 
-    def _predict_and_learn(self, events: Sequence[Event]) -> Sequence[Prediction]:
+    def _predict_and_learn(self, pairs: _Pairs) -> tuple[_Pairs, Sequence[Prediction]]:
+        """Return records and events with the targets that were learned, and the predictions."""
+        if self._late is not None:
+            ((raw, event),) = pairs
+            if event.target is None and event.weight != 0.0:
+                prediction, target = self._late.ask(self.learner, raw, event)
+                return [(raw, msgspec.structs.replace(event, target=target))], [prediction]
+        return pairs, self._learn_at_once([event for _, event in pairs])
+
+    def _learn_at_once(self, events: Sequence[Event]) -> Sequence[Prediction]:
         xs, ys = [event.fields for event in events], [event.target for event in events]
         weights = None
         if None in ys or any(event.weight is not None for event in events):
@@ -551,8 +636,8 @@ class PartitionedLearning:
         self._models[partition] = model
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
-        """Have the model of the partition predict each event, then learn it."""
-        return self._models[partition].process(partition, records)
+        """Have the model of the partition process events, or labels of its events."""
+        return self._models[self._settings.events_of(partition) or partition].process(partition, records)
 
     def adjust(self, limits: Limits) -> None:
         """Take limits that have changed, also for models to come."""

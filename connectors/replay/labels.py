@@ -10,6 +10,7 @@ from typing import NamedTuple
 from connectors.contract.records import Log
 from connectors.events.batches import EXAMPLES
 from connectors.events.decoding import EventFormat, Record, rejected, skipped
+from connectors.events.joining import Held, Joining, key_text
 from connectors.events.model_files import Stored
 from connectors.events.targets import LOOK, InferredLabels, TaskError, interpret
 from connectors.files.log import ReplayLog
@@ -18,37 +19,6 @@ from streamk.encoding.fields import Event
 from streamk.evaluation import Contest
 from streamk.evaluation.contest import RefusedError
 from streamk.evaluation.label_delay import Refuse, fail, moment
-
-_EXACT = 2.0**53  # from here on, several whole numbers are one float
-
-
-def key_text(value: object) -> str:
-    """Return a key as the string by which events and labels are joined.
-
-    Strings are unchanged and whole numbers become their digits, so ``12``, ``12.0`` and ``"12"`` of JSON are
-    one key. CSV has only strings, so ``0012`` and ``12`` are two keys.
-
-    Raises
-    ------
-    ValueError
-        If it is missing, no string or number, or a float that may stand for several whole numbers.
-
-    Examples
-    --------
-    >>> [key_text(value) for value in ("0012", 12, 12.0, 1.5, 1234567890123456789)]
-    ['0012', '12', '12', '1.5', '1234567890123456789']
-    """
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, float) and abs(value) < _EXACT:
-        return str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if value is None or value == "":
-        raise ValueError("is missing")
-    if isinstance(value, float):
-        raise ValueError(f"is {value!r}, which is no exact number; write it as a text")
-    raise ValueError(f"is {str(value)[:40]}; a key is a text or a whole number")
 
 
 class KeyedLog(ReplayLog):
@@ -292,7 +262,7 @@ class ByLabels:
     inferred: InferredLabels | None = None
     count: int = 0
     read: int = 0
-    _early: dict[str, Label] = field(default_factory=dict)
+    _joining: Joining = field(default_factory=Joining)
     _next: Label | None = None
     _stream: Iterator[Label] | None = None
 
@@ -324,7 +294,7 @@ class ByLabels:
     @property
     def early(self) -> list[str]:
         """The places of labels for which no event is waiting."""
-        return [label.place for label in self._early.values()]
+        return [held.place for held in self._joining.early.values()]
 
     def _upcoming(self, refuse: Refuse) -> Label | None:
         """Return the next label, None if there is none."""
@@ -348,12 +318,11 @@ class ByLabels:
     def _bring(self, contest: Contest, until: float, refuse: Refuse) -> None:
         while (label := self._upcoming(refuse)) is not None and label.time <= until:
             self._next = None
+            held = Held(label.time, label.label, label.place)
             if label.key in contest.asked:
-                _tell(contest, label, refuse)
-            elif label.key in self._early:
+                self._tell(contest, label.key, held, refuse)
+            elif self._joining.hold(label.key, held):
                 refuse(ValueError(again(label)))
-            else:
-                self._early[label.key] = label
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Add the labels that have come by the time of an event, and predict it."""
@@ -364,19 +333,20 @@ class ByLabels:
         except ValueError as error:
             raise ValueError(f"the key {self.key!r} {error}") from None
         self._bring(contest, now, refuse)
-        label = self._early.pop(key, None)
         contest.ask(key, fields, now)
+        held = self._joining.of_event(key)
         self.count += 1
-        if label is not None:
-            _tell(contest, label, refuse)
+        if held is not None:
+            self._tell(contest, key, held, refuse)
 
     def end(self, contest: Contest, refuse: Refuse = fail) -> None:
         """Bring all labels that are left."""
         self._bring(contest, float("inf"), refuse)
 
-
-def _tell(contest: Contest, label: Label, refuse: Refuse) -> None:
-    try:
-        contest.tell(label.key, label.label)
-    except RefusedError as error:
-        refuse(ValueError(f"{label.place}: {error.reason}"))
+    def _tell(self, contest: Contest, key: str, held: Held, refuse: Refuse) -> None:
+        try:
+            contest.tell(key, held.label)
+        except RefusedError as error:
+            refuse(ValueError(f"{held.place}: {error.reason}"))
+        else:
+            self._joining.learn(key, held)

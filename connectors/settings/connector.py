@@ -11,6 +11,7 @@ from connectors.contract.errors import USAGE, Failure
 from connectors.contract.records import (
     Committed,
     DeadLetter,
+    LabelReader,
     Log,
     Positions,
     RecordRange,
@@ -18,12 +19,12 @@ from connectors.contract.records import (
     Sink,
     Source,
 )
-from connectors.contract.sections import SinkSection, SourceSection
+from connectors.contract.sections import SinkSection
 from connectors.settings.registry import REGISTRY
-from connectors.settings.tables import Settings
+from connectors.settings.tables import AnyPlace, Settings
 from streamk.distributed import Shard
 
-S = TypeVar("S", bound=SourceSection | SinkSection)
+S = TypeVar("S", bound=AnyPlace)
 
 
 class MeasuredShard(Shard, Protocol):
@@ -42,6 +43,10 @@ class Connector(Protocol):
 
     def open_source(self, settings: Settings, model: str) -> Source:
         """Open the source of a run, as the reader of this model."""
+
+    def open_labels(self, settings: Settings) -> LabelReader:
+        """Open the labels of the events."""
+        raise Failure(USAGE, "labels.kind: this kind of source has no labels in records of their own")
 
     def open_sinks(
         self, sections: Mapping[str, SinkSection], settings: Settings, model: str, source: Source
@@ -72,9 +77,7 @@ class Connector(Protocol):
         """Write outputs of a source without a group again from a position on."""
         return
 
-    def check(
-        self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings, model: str | None
-    ) -> Iterator[str]:
+    def check(self, sections: Mapping[str, AnyPlace], settings: Settings, model: str | None) -> Iterator[str]:
         """Yield a sentence for everything that a run needs of these sections and finds.
 
         ``model`` is the name of the model, None before the first run.

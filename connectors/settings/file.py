@@ -116,6 +116,7 @@ _SERVICE = re.compile(r"STREAMK(_[A-Z0-9]+)*_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the example, which shows the first
     "source": tables("source"),
+    "labels": tables("labels"),
     "events": (Events,),
     "schema": (Schema,),
     "learner": (LearnerSection,),
@@ -128,7 +129,7 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
     "log": (LogSection,),
     "kafka": (Kafka,),
 }
-_OPTIONAL = ("predictions", "dead_letters", "snapshots")
+_OPTIONAL = ("labels", "predictions", "dead_letters", "snapshots")
 _MOVED = {("telemetry", "log"): ("log", "form")}  # keys that the next release refuses, and their new names
 _NEAR_VARIABLE = 0.8  # similarity of names of variables from which one is suggested
 
@@ -313,7 +314,7 @@ def example() -> str:
 
 def _kinds(members: Sequence[type[Section]]) -> str:
     """Return the line of a kind: the first, and how the tables of the others differ from it."""
-    first, *others = zip(REGISTRY, members, strict=True)
+    first, *others = zip(REGISTRY, members, strict=False)  # a kind may have no such table
     differences = []
     for kind, member in others:
         added = [key for key in member.model_fields if key not in first[1].model_fields]

@@ -9,9 +9,15 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-from connectors.contract.sections import PredictionSection, Section, SinkSection, SourceSection
-from connectors.files.sections import FileSinkSection, FileSourceSection, PredictionFile
-from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.contract.sections import (
+    LabelSection,
+    PredictionSection,
+    Section,
+    SinkSection,
+    SourceSection,
+)
+from connectors.files.sections import FileSinkSection, FileSourceSection, LabelFile, PredictionFile
+from connectors.kafka.sections import LabelTopic, PredictionTopic, TopicSinkSection, TopicSourceSection
 
 
 class Entry(NamedTuple):
@@ -23,27 +29,35 @@ class Entry(NamedTuple):
         The table of a source, of a sink, and of a sink of predictions.
     module
         Which has a ``CONNECTOR`` (:class:`connectors.settings.connector.Connector`); imported when needed.
+    labels
+        The table of labels that come in records of their own, if events of this kind can have them.
     """
 
     source: type[SourceSection]
     sink: type[SinkSection]
     predictions: type[PredictionSection]
     module: str
+    labels: type[LabelSection] | None = None
 
 
 REGISTRY = {  # by the kind in the settings; the example of the settings shows the first
-    "topic": Entry(TopicSourceSection, TopicSinkSection, PredictionTopic, "connectors.kafka.connector"),
-    "file": Entry(FileSourceSection, FileSinkSection, PredictionFile, "connectors.files.connector"),
+    "topic": Entry(
+        TopicSourceSection, TopicSinkSection, PredictionTopic, "connectors.kafka.connector", LabelTopic
+    ),
+    "file": Entry(
+        FileSourceSection, FileSinkSection, PredictionFile, "connectors.files.connector", LabelFile
+    ),
 }
 
 
 def tables(role: str) -> tuple[type[Section], ...]:
-    """Return the tables of ``"source"``, ``"sink"`` or ``"predictions"``, one for each kind.
+    """Return the tables of ``"source"``, ``"labels"``, ``"sink"`` or ``"predictions"``, one for each kind.
 
     >>> [table.__name__ for table in tables("sink")]
     ['TopicSinkSection', 'FileSinkSection']
     """
-    return tuple(entry._asdict()[role] for entry in REGISTRY.values())
+    of_kinds = (entry._asdict()[role] for entry in REGISTRY.values())
+    return tuple(table for table in of_kinds if table is not None)
 
 
 class _OneOf:
@@ -58,5 +72,6 @@ class _OneOf:
 
 
 AnySource = Annotated[SourceSection, _OneOf("source")]
+AnyLabels = Annotated[LabelSection, _OneOf("labels")]
 AnySink = Annotated[SinkSection, _OneOf("sink")]
 AnyPredictions = Annotated[PredictionSection, _OneOf("predictions")]

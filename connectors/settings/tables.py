@@ -5,6 +5,7 @@ Unknown keys are refused, and secrets are never shown.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,12 +13,20 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field
 
 from connectors.contract.errors import USAGE, Failure
 from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, SNAPSHOTS
-from connectors.contract.sections import FilePath, Limits, Section, SinkSection, SourceSection, split_names
+from connectors.contract.sections import (
+    FilePath,
+    LabelSection,
+    Limits,
+    Section,
+    SinkSection,
+    SourceSection,
+    split_names,
+)
 from connectors.events.decoding import Decoder, EventFormat
 from connectors.events.learners import DEFAULT, LEARNERS, Model, build
 from connectors.events.values import MISSING
 from connectors.kafka.sections import Kafka, TopicSinkSection
-from connectors.settings.registry import AnyPredictions, AnySink, AnySource
+from connectors.settings.registry import AnyLabels, AnyPredictions, AnySink, AnySource
 from streamk.arrays import Json
 
 
@@ -139,11 +148,15 @@ class LogSection(Section):
     form: Literal["text", "json"] = Field("text", description="text or json")
 
 
+AnyPlace = SourceSection | LabelSection | SinkSection
+
+
 class Settings(Section):
     """Everything."""
 
     kafka: Kafka = Kafka()
     source: AnySource
+    labels: AnyLabels | None = None
     events: Events
     schema_: Schema = Field(Schema(), alias="schema")
     learner: LearnerSection = LearnerSection()
@@ -170,10 +183,32 @@ class Settings(Section):
         Failure
             If the columns of CSV have no target.
         """
+        return self._decoder(self.format, "events")
+
+    def label_decoder(self) -> Decoder:
+        """Return the decoder of labels, raising Failure if the columns of CSV have no target."""
+        return self._decoder(self.label_format, "labels")
+
+    def _decoder(self, format: EventFormat, table: str) -> Decoder:
         try:
-            return self.format.decoder(self.events.format)
+            return format.decoder(self.events.format)
         except ValueError as error:
-            raise Failure(USAGE, f"events: {error}") from None
+            raise Failure(USAGE, f"{table}: {error}") from None
+
+    @property
+    def label_format(self) -> EventFormat:
+        """Which field of a label is what; its values are read as those of events."""
+        labels, format = self.labels, self.format
+        if labels is None:
+            raise ValueError("the settings have no [labels]")
+        return replace(
+            format, target=labels.target or format.target, key=labels.key or format.key, time=labels.time,
+            weight=None, features=(), ignore=(), columns=labels.columns,
+        )  # fmt: skip
+
+    def events_of(self, partition: str) -> str | None:
+        """Return the partition of events whose labels are in this partition; None if it has no labels."""
+        return None if self.labels is None else self.labels.events_of(partition, self.source.name)
 
     @property
     def sinks(self) -> dict[str, SinkSection]:
@@ -189,9 +224,10 @@ class Settings(Section):
         return {**self.sinks, SNAPSHOTS: TopicSinkSection(kind="topic", topic=self.snapshots.topic)}
 
     @property
-    def sections(self) -> dict[str, SourceSection | SinkSection]:
-        """The source and all outputs, by key."""
-        return {"source": self.source, **self.outputs}
+    def sections(self) -> dict[str, AnyPlace]:
+        """The source, the labels and all outputs, by key."""
+        labels = {} if self.labels is None else {"labels": self.labels}
+        return {"source": self.source, **labels, **self.outputs}
 
     @model_validator(mode="after")
     def _fit(self) -> Settings:
@@ -205,6 +241,8 @@ class Settings(Section):
             raise ValueError("predictions.headers is for topics; events of a log on disk have no headers")
         if self.snapshots is not None:
             self._require_partitions()
+        if self.labels is not None:
+            self._require_join(self.labels)
         locations = {key: (section.kind, section.place) for key, section in self.sections.items()}
         places: dict[tuple[str, str], str] = {}
         for name, place in locations.items():
@@ -212,6 +250,26 @@ class Settings(Section):
                 raise ValueError(f"{name} and {places[place]} are the same {place[0]}, {place[1]}")
             places[place] = name
         return self
+
+    def _require_join(self, labels: LabelSection) -> None:
+        """Refuse labels that cannot be joined with the events of the source."""
+        source, events = self.source, self.events
+        if labels.kind != source.kind:
+            raise ValueError(f"labels.kind is {labels.kind!r} and source.kind {source.kind!r}; use one kind")
+        if labels.events_of(source.name, source.name) is not None:
+            raise ValueError(f"labels and source are both named {source.name!r}; rename one of them")
+        if events.format == "csv" and not source.has_header and not labels.columns:
+            raise ValueError("labels.columns must name the values of a CSV line")
+        if not source.partitioned and not (events.key and labels.time):
+            raise ValueError(
+                "labels of a log on disk need events.key and events.time, and labels.time: name the fields "
+                "of events and labels by which they are joined"
+            )
+        if (events.time is None) != (labels.time is None):
+            raise ValueError(
+                "events.time and labels.time belong together: name a field in both, or leave both out to use "
+                "the times of the records"
+            )
 
     def _require_partitions(self) -> None:
         """Refuse what does not go with a model for every partition."""

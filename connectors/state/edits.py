@@ -5,7 +5,7 @@ Each edit changes the newest checkpoint, or the newest snapshot of every partiti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from connectors.kafka.producer import TransactionalWriter
 from connectors.kafka.sections import TopicSourceSection
 from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import Settings
-from connectors.state.checkpoint import REFUSED, Adoption, Checkpoint, Progress, restored
+from connectors.state.checkpoint import REFUSED, WAITING, Adoption, Checkpoint, Progress, restored
 from connectors.state.disk import CheckpointStore
 from connectors.state.positions import Owner, encode_metadata, metadata_of
 from connectors.state.topic import KEY, SnapshotReader, owner_of, snapshot_messages
@@ -57,12 +57,16 @@ def open_snapshots(
     """Open what a group without members has stored, as the daemon of a model."""
     source = TopicSourceSection.of(settings.source)
     with (
-        closing(GroupPositions(source, settings.kafka, numbers)) as positions,
+        closing(GroupPositions(source, settings.kafka, numbers, _labels_of(settings))) as positions,
         # aborts the transaction that the daemon of this directory may have left open
         closing(TransactionalWriter(settings.kafka, member_name(model), KEY)) as writer,
         closing(SnapshotReader(topic, settings.kafka)) as reader,
     ):
         yield StoredSnapshots(positions, writer, reader)
+
+
+def _labels_of(settings: Settings) -> str:
+    return "" if settings.labels is None else settings.labels.place
 
 
 def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: bool) -> list[ResetRow]:
@@ -88,11 +92,11 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
     with store.locked():
         if settings.snapshots is not None:
             with open_snapshots(settings, settings.snapshots.topic, store.model, numbers) as stored:
-                return _reset_snapshots(stored, to, dry_run)
+                return _reset_snapshots(settings, stored, to, dry_run)
         checkpoint = store.newest(aside=not dry_run)
         with closing(connector_of(settings.source.kind).open_positions(settings, numbers)) as positions:
             saved = {} if checkpoint is None else checkpoint.partitions
-            rows = [_row(name, to, saved.get(name), positions) for name in positions.partitions()]
+            rows = _rows(settings, to, saved, positions)
             if not dry_run:
                 _reset_checkpoint(rows, checkpoint, store, positions)
                 if not settings.source.start_policy.group:  # sinks store how far outputs are written
@@ -101,21 +105,30 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
     return rows
 
 
-def _reset_snapshots(stored: StoredSnapshots, to: str, dry_run: bool) -> list[ResetRow]:
+def _rows(settings: Settings, to: str, saved: Mapping[str, Progress], positions: Positions) -> list[ResetRow]:
+    """Return where partitions continue; labels have no offset in common with events, and start again."""
+    places = dict.fromkeys(positions.partitions(), to)
+    places |= {name: EARLIEST for name in places if to.isdigit() and settings.events_of(name) is not None}
+    return [_row(name, place, saved.get(name), positions) for name, place in places.items()]
+
+
+def _reset_snapshots(settings: Settings, stored: StoredSnapshots, to: str, dry_run: bool) -> list[ResetRow]:
     """Set positions in the newest snapshots and in the group, in one transaction."""
     positions, writer, reader = stored
-    snapshots = reader.settled(positions.partitions())
-    saved = {name: snapshot.partitions[name] for name, snapshot in snapshots.items()}
-    rows = [_row(name, to, saved.get(name), positions) for name in positions.partitions()]
+    events = [name for name in positions.partitions() if settings.events_of(name) is None]
+    snapshots = reader.settled(events)
+    saved = {name: progress for each in snapshots.values() for name, progress in each.partitions.items()}
+    rows = _rows(settings, to, saved, positions)
     if dry_run:
         return rows
     messages, committed = [], {}
     for row in rows:
-        name, owner = row.partition, owner_of(reader.topic) if row.partition in snapshots else None
-        committed[name] = _reset_commit(row, positions, owner)
-        if owner is not None:
-            saved[name].position, saved[name].identity = row.position, positions.identity
-            messages += snapshot_messages(name, snapshots[name], reader.partition_count, reader.chunks[name])
+        name, snapshot = row.partition, snapshots.get(settings.events_of(row.partition) or row.partition)
+        committed[name] = _reset_commit(row, positions, None if snapshot is None else owner_of(reader.topic))
+        if snapshot is not None:
+            _reset_progress(row, snapshot, positions)
+    for name, snapshot in snapshots.items():
+        messages += snapshot_messages(name, snapshot, reader.partition_count, reader.chunks[name])
     writer.write(reader.topic, messages, positions.offsets(committed), positions.group)
     return rows
 
@@ -126,8 +139,7 @@ def _reset_checkpoint(
     """Write the checkpoint, then commit: until the commit, the position is refused, not guessed."""
     if checkpoint is not None:
         for row in rows:
-            progress = checkpoint.partitions.setdefault(row.partition, Progress(row.position))
-            progress.position, progress.identity = row.position, positions.identity
+            _reset_progress(row, checkpoint, positions)
         for mark in filter(None, checkpoint.sink_marks.values()):
             forget_partitions(mark, [row.partition for row in rows])
         saved = {name: progress.position for name, progress in checkpoint.partitions.items()}
@@ -137,6 +149,13 @@ def _reset_checkpoint(
     positions.commit({row.partition: _reset_commit(row, positions, owner) for row in rows})
 
 
+def _reset_progress(row: ResetRow, checkpoint: Checkpoint, positions: Positions) -> None:
+    """Set how far a checkpoint has read a partition; no event waits for its label from then on."""
+    progress = checkpoint.partitions.setdefault(row.partition, Progress(row.position))
+    progress.position, progress.identity = row.position, positions.identity(row.partition)[0]
+    checkpoint.parts.pop(WAITING, None)
+
+
 def _reset_commit(row: ResetRow, positions: Positions, owner: str | None) -> Committed:
     """Return what to commit: a position, its owner, and the models that learned the partition before."""
     if owner is None:
@@ -144,8 +163,9 @@ def _reset_commit(row: ResetRow, positions: Positions, owner: str | None) -> Com
     metadata = metadata_of(positions.committed(row.partition))
     owners = [other for other in metadata.owners if other.model != owner]
     owners.append(Owner(owner, row.position, row.position))
-    count = metadata.partition_count or positions.partition_count
-    metadata = metadata._replace(owners=owners, identity=positions.identity, partition_count=count)
+    identity, count = positions.identity(row.partition)
+    count = metadata.partition_count or count
+    metadata = metadata._replace(owners=owners, identity=identity, partition_count=count)
     return Committed(row.position, encode_metadata(metadata))
 
 
@@ -227,7 +247,8 @@ def _edit_snapshots(
 ) -> None:
     positions, writer, reader = stored
     messages = []
-    for name, snapshot in reader.settled(positions.partitions()).items():
+    events = [name for name in positions.partitions() if settings.events_of(name) is None]
+    for name, snapshot in reader.settled(events).items():
         _apply(change, snapshot, settings, f"the snapshot of {name}")
         messages += snapshot_messages(name, snapshot, reader.partition_count, reader.chunks[name])
     if not dry_run:

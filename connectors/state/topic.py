@@ -195,6 +195,9 @@ class TopicBackend:
         Seconds, growing.
     training
         The settings that the models are trained with.
+    events_of
+        Returns the partition of events whose labels are in a partition, None if it has no labels. How far
+        labels have been read is stored with the model of their events.
     """
 
     untried = False
@@ -207,19 +210,23 @@ class TopicBackend:
         source: TopicSourceSection,
         clock: Callable[[], float] = time.monotonic,
         training: Training | None = None,
+        events_of: Callable[[str], str | None] = lambda partition: None,
     ) -> None:
+        self._events_of = events_of
         self._training, self._adopted = training, dict[str, list[Adoption]]()
         self.operator, self._snapshots, self._sink = operator, snapshots, sink
         self._source, self._clock = source, clock
         self.owner = owner_of(snapshots.topic)
         self.progress: dict[str, Progress] = {}
         self.has_state = not snapshots.empty()
-        self._saved: dict[str, Progress] = {}
+        self._saved: dict[str, dict[str, Progress]] = {}  # of events and labels, by partition of events
         self._awaited: dict[str, _Awaited] = {}
 
     def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
         """Read the newest snapshot of a partition, once it is known which that is."""
         name = assigned.partition
+        if self._events_of(name) is not None:
+            return True  # what is known of labels was read with the snapshot of their events
         awaited = self._awaited.get(name)
         if awaited is not None and self._snapshots.stable(name) <= awaited.read:
             self._require_end(awaited)
@@ -248,13 +255,14 @@ class TopicBackend:
             self.operator.begin(name, None if snapshot is None else snapshot.parts)
         except ValueError as error:
             raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
-        self.progress.pop(name, None)
-        self._saved.pop(name, None)
+        self._forget(name)
         if start is not None:
             self.progress[name] = replace(start)  # the session counts on
+            labels = {} if snapshot is None else {k: p for k, p in snapshot.partitions.items() if k != name}
+            self.progress |= {key: replace(progress) for key, progress in labels.items()}
         if snapshot is not None and saved is not None:
             require_same_training(snapshot, self._training, where)
-            self._adopted[name], self._saved[name] = snapshot.adopted, saved
+            self._adopted[name], self._saved[name] = snapshot.adopted, snapshot.partitions
             log.info("%s: snapshot up to %d, written %s", name, saved.position, snapshot.written)
         return True
 
@@ -314,27 +322,39 @@ class TopicBackend:
 
     def save(self, committable: Committable) -> Saved:
         """Write the snapshots of what has been read since the last ones, with the positions and outputs."""
-        positions = committable()
-        changed = [name for name in positions if self.progress[name] != self._saved.get(name)]
+        names = [name for name in committable() if self._events_of(name) is None]
+        read = {name: {key: replace(self.progress[key]) for key in self._read_with(name)} for name in names}
+        changed = {name: progress for name, progress in read.items() if progress != self._saved.get(name)}
         written = datetime.now(UTC).isoformat(timespec="seconds")
         size = 0
-        for name in changed:
+        for name, progress in changed.items():
             parts = dict(self.operator.snapshot(name))
             snapshot = Checkpoint(
-                self._source.topic, parts, {name: self.progress[name]}, source_mark=self._source.group,
+                self._source.topic, parts, progress, source_mark=self._source.group,
                 written=written, training=self._training, adopted=self._adopted.get(name, []),
             )  # fmt: skip
             size += self._snapshots.write(name, snapshot)
-        self._sink.commit(committable(changed))
-        self._saved |= {name: replace(self.progress[name]) for name in changed}
+        self._sink.commit(committable({name for progress in changed.values() for name in progress}))
+        self._saved |= changed
         return Saved(size, True)
 
+    def _read_with(self, name: str) -> list[str]:
+        """Return a partition of events and that of its labels, as far as they are read."""
+        return [each for each in self.progress if name in (each, self._events_of(each))]
+
+    def _forget(self, name: str) -> None:
+        """Forget how far a partition and its labels were read."""
+        self._saved.pop(name, None)
+        for known in self._read_with(name):
+            del self.progress[known]
+
     def release(self, partitions: Sequence[str]) -> None:
-        """Forget partitions."""
+        """Forget partitions, and what was read of their labels."""
         for name in partitions:
-            for known in (self.progress, self._saved, self._awaited):
-                known.pop(name, None)
-            self.operator.release(name)
+            if self._events_of(name) is None:
+                self._forget(name)
+                self._awaited.pop(name, None)
+                self.operator.release(name)
 
     def close(self) -> None:
         """Close the connections."""
@@ -353,4 +373,4 @@ def open_topic_backend(
     sink = next(each for each in sinks if isinstance(each, TopicSink))
     snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sink)
     source = TopicSourceSection.of(settings.source)
-    return TopicBackend(operator, snapshots, sink, source, training=training)
+    return TopicBackend(operator, snapshots, sink, source, training=training, events_of=settings.events_of)

@@ -19,6 +19,7 @@ from connectors.state.checkpoint import Checkpoint
 
 Training = dict[str, object]
 _EVENTS = {"format", "columns", "target", "key", "time", "weight"}
+_LABELS = {"columns", "target", "key", "time"}
 _DIGITS = 12  # of a digest
 _PARAMETER = "learner.parameters."
 
@@ -38,6 +39,8 @@ def training_of(settings: Settings) -> Training:
     if isinstance(features, list):
         features = {name: name for name in features}
     training: Training = {f"events.{key}": value for key, value in events if key in _EVENTS}
+    if (labels := settings.labels) is not None:
+        training |= {f"labels.{key}": value for key, value in labels if key in _LABELS}
     training |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}
     training |= {
         f"schema.{key}": value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, KeysView, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -92,9 +92,9 @@ class Learner(Pickled, base.Estimator):
         """Learn the events that wait for their block to fill, if any."""
 
     @property
-    def waiting(self) -> list[Hashable]:
+    def waiting(self) -> KeysView[Hashable]:
         """The keys of the events that wait for their labels, the oldest first."""
-        return list(self._waiting.held)
+        return self._waiting.held.keys()
 
     def ask_one(self, key: Hashable, x: Event) -> Label | float | None:
         """Return what ``predict_one`` does, and let the event wait under a key for :meth:`tell_one`.
@@ -121,7 +121,7 @@ class Learner(Pickled, base.Estimator):
         >>> learner.ask_one("order 1", {"amount": 3.0}), learner.ask_one("order 2", {"amount": 4.0})
         (None, None)
         >>> learner.tell_one("order 2", "fine")
-        >>> learner.waiting
+        >>> list(learner.waiting)
         ['order 1']
         """
         self._waiting.check(key)

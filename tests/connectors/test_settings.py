@@ -16,7 +16,7 @@ from connectors.contract.errors import USAGE, Failure
 from connectors.events.decoding import Event
 from connectors.events.learners import LEARNERS
 from connectors.files.sections import PredictionFile
-from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.kafka.sections import LabelTopic, PredictionTopic, TopicSinkSection, TopicSourceSection
 from connectors.settings import tables as settings
 from connectors.settings.file import example, load, load_kafka
 from connectors.settings.tables import Settings
@@ -26,7 +26,7 @@ KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
 BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarget = "y"\n'
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
-    "source": TopicSourceSection, "events": settings.Events, "schema": settings.Schema,
+    "source": TopicSourceSection, "labels": LabelTopic, "events": settings.Events, "schema": settings.Schema,
     "learner": settings.LearnerSection,
     "predictions": PredictionTopic, "dead_letters": TopicSinkSection, "limits": settings.Limits,
     "checkpoints": settings.Checkpoints,

@@ -3,7 +3,7 @@
 import re
 
 from connectors.files.sections import FileSinkSection, FileSourceSection
-from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.kafka.sections import LabelTopic, PredictionTopic, TopicSinkSection, TopicSourceSection
 from connectors.settings import tables as settings
 from connectors.settings.file import example
 from connectors.settings.tables import Settings
@@ -39,7 +39,8 @@ def test_the_example_shows_the_defaults(tmp_path):
     assert found.predictions == PredictionTopic(kind="topic", topic="predictions")
     assert found.dead_letters == TopicSinkSection(kind="topic", topic="dead-letters")
     assert found.snapshots == settings.SnapshotSection(topic="snapshots")
-    without = {"predictions": None, "dead_letters": None, "snapshots": None}
+    assert found.labels == LabelTopic(kind="topic", topic="labels")
+    without = {"labels": None, "predictions": None, "dead_letters": None, "snapshots": None}
     assert found.model_copy(update=without) == read(tmp_path, example())
 
 

@@ -135,7 +135,7 @@ def test_a_refused_event_or_label_leaves_the_model_of_the_events_before_it(chunk
     learned = 7 if not delay or "label" in bad else max(0, 7 - delay)
     for x, y in pairs[:learned]:
         whole.learn_one(x, y)
-    for key in learner.waiting:
+    for key in list(learner.waiting):
         learner.tell_one(key, None)
     assert learner.to_bytes() == whole.to_bytes()
 

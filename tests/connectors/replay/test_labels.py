@@ -113,7 +113,7 @@ def test_labels_that_are_refused_cost_no_other_event(logs, strict):
     learner, *_ = loop(events, [label for label in labels if label["y"] in (True, False)])
     assert run.learner.to_bytes() == learner.to_bytes()
     assert (run.refused, run.events, run.contest.waiting) == (2, 1200 - 24 - 2, 24)
-    assert not late._early.keys() - {"nobody"}
+    assert not late._joining.early.keys() - {"nobody"}
 
 
 def test_labels_that_never_come_are_counted(logs):
@@ -129,11 +129,15 @@ def test_labels_that_never_come_are_counted(logs):
             checkpoint=None if limit else ReplayCheckpoint(path / "kept", {}),
         )  # fmt: skip
         if limit:
-            assert report.left_out(run, log) == "1 event whose label never came"
+            assert report.left_out(run, log) == (
+                "1 record was rejected and skipped; 1 event whose label never came "
+                f"({path / 'labels.jsonl'}, line {len(rows)}: the key 'e2' has a label already)"
+            )
             continue
-        assert (run.events, run.refused, log.unlabelled) == (1176, 0, 24)
+        assert (run.events, run.refused, log.unlabelled) == (1176, 1, 24)
         assert report.left_out(run, log) == (
-            "24 events whose label never came; 2 labels that no event waited for "
+            "1 record was rejected and skipped; 24 events whose label never came; "
+            "1 label that no event waited for "
             f"({path / 'labels.jsonl'}, line {len(labels)}: no event of its key waited for it)"
         )
 

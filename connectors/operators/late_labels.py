@@ -1,0 +1,256 @@
+"""Events that wait for labels in records of their own, and what becomes of these labels.
+
+An event is predicted when it comes, and waits under its key in the learner (``ask_one``). Once its label is
+there, it is learned as it was predicted (``tell_one``). What becomes of a label is decided as in a replay
+with ``--labels`` (:mod:`connectors.events.joining`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple, cast
+
+import msgspec
+
+from connectors.contract.records import BY_LEARNER, Raw
+from connectors.contract.sections import LabelSection
+from connectors.events.decoding import Decoder, Event
+from connectors.events.joining import (
+    CONTRADICTING,
+    EXPIRED,
+    LEARNED,
+    REFUSED,
+    UNKNOWN,
+    Held,
+    Joining,
+    key_text,
+)
+from connectors.events.learners import Model
+from connectors.events.values import Fields, Target
+from connectors.operators.outputs import Outcome, Prediction, key_of, most_probable
+from connectors.settings.tables import Settings
+from streamk.encoding.rows import RowError
+from streamk.evaluation.label_delay import moment
+from streamk.learners.classifier import Classifier
+
+log = logging.getLogger(__name__)
+_STORED = 20  # probabilities of an event that waits, by which its loss is computed
+_LOOK = 1000  # labels after which a warning says that no event has their keys
+_SENTENCES = {
+    EXPIRED: "%s: the label of the event %r has not come",
+    UNKNOWN: "%s: no event has come for the label of %r",
+}
+Check = Callable[[Target], object]
+
+
+class Asked(NamedTuple):
+    """An event that waits: its time in seconds, its weight, and its prediction."""
+
+    time: float
+    weight: float
+    prediction: Prediction
+
+
+class LateLabels:
+    """Joins labels with events, for one model.
+
+    Parameters
+    ----------
+    section
+        Of the settings.
+    decoder
+        Of the labels.
+    event_time
+        The field of an event with its time, for messages; None if that of the record counts.
+
+    Attributes
+    ----------
+    asked
+        The events that wait, by their keys, the oldest first.
+    fates
+        What became of labels since :meth:`take_fates`.
+    """
+
+    def __init__(self, section: LabelSection, decoder: Decoder, event_time: str | None) -> None:
+        self.wait = inf if section.wait is None else section.wait
+        self.decoder, self._event_time = decoder, event_time
+        self.asked: dict[str, Asked] = {}
+        self.joining = Joining(self.wait)
+        self.fates: Counter[str] = Counter()
+        self._reported: set[str] = set()  # fates that the log has told of
+        self._unjoined: int | None = 0  # labels so far, none of which was of an event; None after one was
+
+    def take_fates(self) -> Counter[str]:
+        """Return what became of labels since the last call."""
+        fates, self.fates = self.fates, Counter()
+        return fates
+
+    def refuse(self) -> None:
+        """Count a record that is no label."""
+        self.fates[REFUSED] += 1
+
+    def ask(self, learner: Model, raw: Raw, event: Event) -> tuple[Prediction, Target]:
+        """Return the prediction of an event, which then waits, and its label if that has come before.
+
+        Raises
+        ------
+        RowError
+            If the event cannot wait: it has no key or no time, or one of its key waits, or the learner
+            refuses it.
+        """
+        try:
+            key, now = _key(event, raw), self._time(event, raw)
+            self._expire(learner, now, raw)
+            prediction = _ask(learner, key, event.fields)
+        except ValueError as error:
+            raise RowError(0, str(error)) from None
+        weight = 1.0 if event.weight is None else event.weight
+        self.asked[key] = Asked(now, weight, _shortened(prediction))
+        while len(self.asked) > len(learner.waiting):  # which has let the oldest go
+            self._let_go(raw)
+        held = self.joining.of_event(key)
+        if held is None:
+            return prediction, None
+        try:
+            self._tell(learner, key, held)
+        except ValueError as error:
+            log.warning("the label of %r at %s is refused: %s", key, held.place, error)
+            self.fates[REFUSED] += 1
+            return prediction, None
+        return prediction, cast(Target, held.label)
+
+    def label(self, learner: Model, partition: str, raw: Raw, check: Check) -> Outcome | None:
+        """Learn the event of a label, or hold the label; None if nothing was learned and nothing refused.
+
+        ``check`` raises the error of a label that may not be learned.
+
+        Raises
+        ------
+        ValueError
+            If the record is no label; the sentence says why.
+        """
+        record = self.decoder(raw.value or b"")
+        key = _key(record, raw)
+        if record.target is None:
+            raise ValueError(f"it has no label: the field {self.decoder.format.target!r} is missing")
+        place = f"{partition}, offset {raw.offset}"
+        held = Held(self._time(record, raw), record.target, place)
+        asked = self.asked.get(key)
+        if asked is None:
+            fate = self.joining.hold(key, held)
+            if fate:
+                self.fates[fate] += 1
+            self._note_unjoined(key)
+            if fate != CONTRADICTING:
+                return None
+            reason = f"the label of {key!r} is {record.target!r}, and it was another one before"
+            return Outcome(raw, None, None, reason, CONTRADICTING)
+        try:
+            check(record.target)
+            self._tell(learner, key, held)
+        except ValueError as error:
+            self.fates[REFUSED] += 1
+            return Outcome(raw, None, None, str(error), BY_LEARNER)
+        return Outcome(raw, Event({}, record.target, asked.weight, None, None), asked.prediction, "")
+
+    def _tell(self, learner: Model, key: str, held: Held) -> None:
+        learner.tell_one(key, held.label, self.asked[key].weight)
+        del self.asked[key]
+        self.joining.learn(key, held)
+        self.fates[LEARNED] += 1
+        self._unjoined = None
+
+    def _time(self, record: Event, raw: Raw) -> float:
+        """Return the time of an event or a label in seconds."""
+        if self._event_time is None:
+            return 0.0 if raw.timestamp is None else raw.timestamp / 1000.0
+        try:
+            return moment(record.time)
+        except ValueError as error:
+            raise ValueError(f"its time: {error}") from None
+
+    def _expire(self, learner: Model, now: float, raw: Raw) -> None:
+        """Let go of what has waited for too long."""
+        while self.asked:
+            key = next(iter(self.asked))
+            if self.asked[key].time + self.wait >= now:
+                break
+            learner.tell_one(key, None)
+            self._let_go(raw)
+        for key, held in self.joining.unknown(now):
+            self._report(UNKNOWN, held.place, key)
+
+    def _let_go(self, raw: Raw) -> None:
+        """Forget the oldest event that waits."""
+        key = next(iter(self.asked))
+        del self.asked[key]
+        self._report(EXPIRED, f"before offset {raw.offset}", key)
+
+    def _report(self, fate: str, place: str, key: str) -> None:
+        """Count a fate, and name the first of its kind in the log."""
+        self.fates[fate] += 1
+        if fate not in self._reported:
+            self._reported.add(fate)
+            sentence = f"{_SENTENCES[fate]}; streamk_labels_total counts those that follow"
+            log.warning(sentence, place, key)
+
+    def _note_unjoined(self, key: str) -> None:
+        if self._unjoined is None:
+            return
+        self._unjoined += 1
+        if self._unjoined == _LOOK and self.asked:
+            log.warning(
+                "none of the first %d labels is of an event that waits: the last label has the key %r, the "
+                "oldest event %r; are labels.key and events.key the same?",
+                _LOOK, key, next(iter(self.asked)),
+            )  # fmt: skip
+
+    def to_bytes(self) -> bytes:
+        """Return what a checkpoint stores."""
+        return msgspec.msgpack.encode(_Stored(self.asked, self.joining.early, self.joining.learned))
+
+    def restore(self, data: bytes | None, learner: Model) -> None:
+        """Continue where a checkpoint was written; without its data, no event waits any more."""
+        stored = _Stored({}, {}, {}) if data is None else msgspec.msgpack.decode(data, type=_Stored)
+        self.asked, self.joining.early, self.joining.learned = stored.asked, stored.early, stored.learned
+        for key in [key for key in learner.waiting if key not in self.asked]:
+            learner.tell_one(key, None)
+
+
+def late_labels(settings: Settings, decoder: Decoder | None = None) -> LateLabels:
+    """Return what joins labels with events by these settings."""
+    if settings.labels is None:
+        raise ValueError("the settings have no [labels]")
+    return LateLabels(settings.labels, decoder or settings.label_decoder(), settings.events.time)
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    asked: dict[str, Asked]
+    early: dict[str, Held]
+    learned: dict[str, Held]
+
+
+def _key(record: Event, raw: Raw) -> str:
+    """Return the key of an event or a label: that of its field, or of its record."""
+    key = record.key
+    if key is None and raw.key is not None:
+        key = key_of(raw.key)
+    try:
+        return key_text(key)
+    except ValueError as error:
+        raise ValueError(f"its key {error}") from None
+
+
+def _ask(learner: Model, key: str, x: Fields) -> Prediction:
+    """Return the prediction of an event, which then waits."""
+    if isinstance(learner, Classifier):
+        return cast(Prediction, learner.ask_proba_one(key, x))
+    return cast(Prediction, learner.ask_one(key, x))
+
+
+def _shortened(prediction: Prediction) -> Prediction:
+    """Return a prediction with few probabilities."""
+    return dict(most_probable(prediction, _STORED)) if isinstance(prediction, dict) else prediction

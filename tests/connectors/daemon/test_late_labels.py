@@ -1,0 +1,564 @@
+"""Labels in records of their own: merged with events by time, learned as a replay does, with a fate each."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+import streamk
+from connectors.contract.errors import REFUSED_EVENTS, Failure
+from connectors.contract.records import MOST, Assigned, LabelReader, Polled, Raw, RawBatch, Source
+from connectors.daemon.label_source import LabelledSource
+from connectors.daemon.telemetry import Telemetry
+from connectors.events import joining
+from connectors.events.decoding import EventFormat
+from connectors.files.source import FileLabels, FileSource
+from connectors.operators.learning import SingleLearning
+from connectors.replay.labels import ByLabels, KeyedLog
+from connectors.replay.run import replay_log
+from connectors.settings.tables import Settings
+from connectors.state.edits import reset
+from tests.kafka.stand import Stand, newest
+from tests.processes import run
+
+
+def logs(count=400, seed=2):
+    """Return events a second apart, and labels: late, early, of none, twice the same, twice another."""
+    rng, events, labels = random.Random(seed), [], []
+    for i in range(count):
+        x = {"a": rng.gauss(0, 1), "b": rng.gauss(0, 1)}
+        events.append({**x, "id": f"e{i}", "at": float(i)})
+        if i % 50:
+            delay = rng.choice([-2.0, 0.0, 0.5, 7.0, 120.0])
+            labels.append({"id": f"e{i}", "at": i + delay, "y": x["a"] * x["b"] > 0})
+        if i % 40 == 1:
+            labels.append({**labels[-1], "at": labels[-1]["at"] + rng.choice([0.0, 60.0])})
+        if i % 100 == 3:
+            labels.append({"id": f"e{i}", "at": i + 200.0, "y": x["a"] * x["b"] <= 0})
+        if i % 100 == 4:
+            labels.append({"id": f"nobody {i}", "at": float(i), "y": True})
+    return events, sorted(labels, key=lambda label: label["at"])
+
+
+def plain(learner):
+    """Return the bytes of a model after which no event waits, as a replay leaves it."""
+    for key in list(learner.waiting):
+        learner.tell_one(key, None)
+    return learner.to_bytes()
+
+
+def looped(events, labels, learner):
+    """The same written once more."""
+    early, told, left = {}, set(), list(labels)
+
+    def bring(until):
+        while left and left[0]["at"] <= until:
+            label = left.pop(0)
+            if label["id"] in learner.waiting:
+                learner.tell_one(label["id"], label["y"])
+                told.add(label["id"])
+            elif label["id"] not in told:
+                early.setdefault(label["id"], label["y"])
+
+    for event in events:
+        bring(event["at"])
+        learner.ask_one(event["id"], {name: event[name] for name in ("a", "b")})
+        if event["id"] in early:
+            learner.tell_one(event["id"], early.pop(event["id"]))
+            told.add(event["id"])
+    bring(float("inf"))
+    return learner
+
+
+def raws(rows):
+    return [Raw(3 * i, json.dumps(row).encode(), timestamp=None) for i, row in enumerate(rows)]
+
+
+def settings(wait=None, lenient=True, learner="kaczmarz", task="classification", **labels):
+    values = {
+        "source": {"kind": "file", "path": "events"},
+        "labels": {"kind": "file", "path": "labels", "time": "at", "wait": wait, **labels},
+        "events": {"target": "y", "key": "id", "time": "at"},
+        "learner": {"name": learner, "task": task, "parameters": {"features": 32, "seed": 3}},
+    }
+    if lenient:
+        values["dead_letters"] = {"kind": "file", "path": "dead"}
+    return Settings.model_validate(values)
+
+
+def operator_of(chosen):
+    return SingleLearning(chosen, chosen.decoder(), Telemetry())
+
+
+class Log:
+    """Records of which so many are there, and are polled a few at a time."""
+
+    def __init__(self, name, records, rng):
+        self.name, self.records, self.rng, self.there, self.at = name, records, rng, 0, None
+
+    def take(self, most):
+        if self.at is None:
+            return {}
+        count = min(self.rng.randrange(4), self.there - self.at, most)
+        taken = self.records[self.at : self.at + count]
+        self.at += count
+        after = self.records[self.at].offset if self.at < len(self.records) else 3 * len(self.records)
+        return {self.name: RawBatch(taken, after)} if count else {}
+
+    def seek(self, position):
+        self.at = (position + 2) // 3
+
+    def all_polled(self, partitions):
+        return [self.name] if self.name in partitions and self.at == self.there else []
+
+
+class PlayedEvents(Source):
+    name = "events"
+
+    def __init__(self, log):
+        self.log, self.assigned = log, False
+
+    def poll(self, seconds, most=MOST):
+        if not self.assigned:
+            self.assigned = True
+            return Polled(assigned=[Assigned("events", None, 0, 10**9)])
+        return Polled(self.log.take(most))
+
+    def begin(self, partition, position):
+        self.log.seek(position)
+
+    def drained(self, partitions):
+        return self.log.all_polled(partitions)
+
+    def partitions(self):
+        return ["events"]
+
+
+class PlayedLabels(LabelReader):
+    def __init__(self, log):
+        self.log = log
+
+    def labels_of(self, partition):
+        return Assigned("labels", None, 0, 10**9)
+
+    def begin(self, partition, position):
+        self.log.seek(position)
+
+    def poll(self, seconds, partitions):
+        return self.log.take(MOST)
+
+    def drained(self, partitions):
+        return self.log.all_polled(partitions)
+
+
+EVENTS, LABELS = logs()
+WHOLE = looped(EVENTS, LABELS, streamk.KaczmarzClassifier(features=32, seed=3))
+
+
+class Process:
+    """A daemon that is killed at any time, and continues from what it stored."""
+
+    def __init__(self, events, labels, rng):
+        self.logs, self.rng, self.chosen = (events, labels), rng, settings()
+        self.stored, self.offsets = None, {"events": 0, "labels": 0}
+        self.predicted = {}
+        self.start()
+
+    def start(self):
+        self.operator = operator_of(self.chosen)
+        if self.stored is not None:
+            self.operator.restore(self.stored)
+        self.at = dict(self.offsets)
+        decoders = self.chosen.decoder(), self.chosen.label_decoder()
+        events, labels = self.logs
+        self.source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), lambda: decoders)
+
+    def step(self):
+        polled = self.source.poll(0.0, self.rng.randrange(1, 5))
+        for each in polled.assigned:
+            self.source.begin(each.partition, self.at[each.partition])
+        for partition, batch in polled.batches.items():
+            for output in self.operator.process(partition, batch.records).outputs:
+                assert self.predicted.setdefault(output.raw.offset, output.body) == output.body
+            assert batch.next > self.at[partition]
+            self.at[partition] = batch.next
+        if self.rng.random() < 0.05:
+            self.stored, self.offsets = self.operator.snapshot(), dict(self.at)
+        if self.rng.random() < 0.02:
+            self.start()
+
+    def read_up(self):
+        return self.at == {log.name: 3 * len(log.records) for log in self.logs}
+
+
+@examples(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_two_logs_have_one_order_however_they_are_read(seed, written):
+    """Also while they are written, by time, and through crashes, which lose what no checkpoint holds."""
+    rng = random.Random(seed)
+    events, labels = Log("events", raws(EVENTS), rng), Log("labels", raws(LABELS), rng)
+    order = [(row["at"], labels) for row in LABELS] + [(row["at"], events) for row in EVENTS]
+    order.sort(key=lambda each: (each[0], each[1] is events), reverse=True)
+    process = Process(events, labels, rng)
+    while order or not process.read_up():
+        for _ in range(rng.randrange(40) if written else len(order)):
+            if order:
+                order.pop()[1].there += 1
+        process.step()
+    assert plain(process.operator.learner) == plain(streamk.loads(WHOLE.to_bytes()))
+
+
+def test_runs_of_one_kind_are_passed_on_together():
+    rng = random.Random(1)
+    events, labels = Log("events", raws(EVENTS), rng), Log("labels", raws(LABELS), rng)
+    rng.randrange = lambda *_: 10**6
+    events.there, labels.there = len(EVENTS), len(LABELS)
+    chosen = settings()
+    decoders = chosen.decoder(), chosen.label_decoder()
+    source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), lambda: decoders)
+    times = []
+    for _ in range(3000):
+        polled = source.poll(0.0)
+        for each in polled.assigned:
+            source.begin(each.partition, 0)
+        for partition, batch in polled.batches.items():
+            times += [(json.loads(raw.value)["at"], partition != "labels") for raw in batch.records]
+    assert times == sorted(times)
+    assert len(times) == len(EVENTS) + len(LABELS)
+
+
+def test_an_event_waits_only_until_the_labels_are_read_to_their_end():
+    """A label that is there goes first, however slowly it is read; for others no event waits."""
+    rng = random.Random(1)
+    events, labels = Log("events", raws(EVENTS), rng), Log("labels", raws(LABELS), rng)
+    chosen = settings()
+    decoders = chosen.decoder(), chosen.label_decoder()
+    source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), lambda: decoders)
+    for _ in range(3):
+        for each in source.poll(0.0).assigned:
+            source.begin(each.partition, 0)
+    events.there = 5
+    passed = [p for _ in range(20) for p in source.poll(0.0).batches]
+    assert set(passed) == {"events"}
+    labels.there, held = 1, labels.take
+    labels.take = lambda most: {}  # there, and not polled yet
+    events.there = 8
+    assert not [p for _ in range(20) for p in source.poll(0.0).batches]
+    labels.take = held
+    assert next(p for _ in range(30) for p in source.poll(0.0).batches) == "labels"
+
+
+# ---- fates
+
+
+def processed(operator, partition, rows, start=0):
+    return operator.process(partition, [Raw(start + i, b) for i, b in enumerate(map(bytes_of, rows))])
+
+
+def bytes_of(row):
+    return row if isinstance(row, bytes) else json.dumps(row).encode()
+
+
+def test_every_label_has_a_fate():
+    operator = operator_of(settings(wait=100.0))
+    x = {"a": 1.0, "b": 2.0}
+    processed(operator, "events", [{**x, "id": k, "at": float(k)} for k in range(6)])
+    rows = [
+        {"id": 0, "at": 6, "y": True}, {"id": 0, "at": 7, "y": True}, {"id": 0, "at": 8, "y": False},
+        {"id": "1", "at": 6, "y": "text"}, b"bad", {"at": 6, "y": True}, {"id": 2, "at": 6},
+        {"id": 9, "at": 9, "y": False}, {"id": 9, "at": 9, "y": True}, {"id": 3, "at": "later", "y": True},
+    ]  # fmt: skip
+    done = processed(operator, "labels", rows)
+    assert done.fates == {"learned": 1, "duplicate": 1, "contradicting": 2, "refused": 5}
+    assert done.causes == {"contradicting": 2, "learner": 1, "undecodable": 4}
+    assert [output.partition for output in done.outputs] == ["labels"] * 7
+    reasons = [output.body.decode() for output in done.outputs]
+    assert reasons[0] == "the label of '0' is False, and it was another one before"
+    assert "the label is 'text' (str), and labels before are of another type" in reasons[1]
+    assert reasons[3:5] == ["its key is missing", "it has no label: the field 'y' is missing"]
+    assert reasons[6] == "its time: 'later' is no time: neither ISO 8601 nor a number"
+    assert done.tally == (1, 0, 7, 0)
+    assert (operator.learner.events, list(operator.learner.waiting)) == (1, ["1", "2", "3", "4", "5"])
+    assert processed(operator, "events", [{**x, "id": 9, "at": 50.0}]).tally == (1, 0, 0, 0)
+    assert processed(operator, "labels", [{"id": 77, "at": 60.0, "y": True}]).fates == {}
+    done = processed(operator, "events", [{**x, "id": 10, "at": 104.5}])
+    assert done.fates == {"expired": 4}
+    assert list(operator.learner.waiting) == ["5", "10"]
+    assert processed(operator, "events", [{**x, "id": 11, "at": 200.0}]).fates == {"expired": 1, "unknown": 1}
+
+
+def test_a_corrected_label_is_learned():
+    operator = operator_of(settings())
+    processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in range(2)])
+    processed(operator, "labels", [{"id": 0, "at": 3, "y": True}, {"id": 1, "at": 3, "y": 7}])
+    assert list(operator.learner.waiting) == ["1"]
+    assert processed(operator, "labels", [{"id": 1, "at": 4, "y": False}]).fates == {"learned": 1}
+    assert operator.learner.events == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ({"a": 1.0, "at": 3}, "its key is missing"),
+        ({"a": 1.0, "id": True, "at": 3}, "its key is True"),
+        ({"a": 1.0, "id": "k", "at": "soon"}, "its time: 'soon' is no time"),
+        ({"a": 1.0, "id": "k"}, "its time: None is no time"),
+        ({"a": 1.0, "id": 0, "at": 3}, "an event of key '0' waits for its label already"),
+        ({"a": 1e300, "id": "k", "at": 3}, "field 'a' is 1e+300"),
+    ],
+)
+def test_an_event_that_cannot_wait_changes_nothing(event, reason):
+    operator = operator_of(settings())
+    processed(operator, "events", [{"a": 1.0, "id": 0, "at": 0}])
+    before = operator.snapshot()
+    done = processed(operator, "events", [event])
+    assert reason in done.outputs[0].body.decode()
+    assert operator.snapshot() == {**before, "refused in a row": b"1 0"}
+    assert done.tally.refused == 1
+
+
+def test_without_dead_letters_a_refused_label_ends_the_run():
+    operator = operator_of(settings(lenient=False))
+    processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in range(3)])
+    done = processed(
+        operator, "labels", [{"id": 0, "at": 3, "y": True}, b"bad", {"id": 1, "at": 3, "y": True}]
+    )
+    assert isinstance(done.failure, Failure)
+    assert done.failure.code == REFUSED_EVENTS
+    assert str(done.failure).startswith("labels, offset 1: cannot be decoded")
+    assert (done.done, operator.learner.events) == (1, 1)
+
+
+def test_events_with_their_target_are_learned_at_once():
+    operator = operator_of(settings())
+    rows = [{"a": float(k), "id": k, "at": k, **({"y": k % 4 == 0} if k % 2 == 0 else {})} for k in range(8)]
+    assert processed(operator, "events", rows).tally == (4, 4, 0, 0)
+    assert list(operator.learner.waiting) == ["1", "3", "5", "7"]
+
+
+def test_limits_count_labels_and_names():
+    chosen = settings()
+    chosen = chosen.model_copy(update={"limits": chosen.limits.model_copy(update={"labels": 2, "names": 3})})
+    operator = operator_of(chosen)
+    rows = [{f"n{k}": 1.0, "a": 1.0, "id": k, "at": k} for k in range(5)]
+    assert processed(operator, "events", rows).tally == (0, 5, 0, 0)  # no name is learned yet
+    labels = [{"id": k, "at": 9, "y": f"label {k}"} for k in range(4)]
+    done = processed(operator, "labels", labels)
+    assert done.causes == {"learner": 2}
+    assert "one more than 2 (limits.labels)" in done.outputs[0].body.decode()
+    assert operator.learner.labels == ["label 0", "label 1"]
+
+
+def test_memory_is_bounded(monkeypatch):
+    """Of events that wait the newest stay, and of labels held and remembered, too; the others have a fate."""
+    monkeypatch.setattr("streamk.learners.waiting._MOST", 50)
+    monkeypatch.setattr(joining, "MOST", 30)
+    operator = operator_of(settings())
+    done = processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in range(200)])
+    assert done.fates == {"expired": 150}
+    assert len(operator.learner.waiting) == 50
+    held = processed(operator, "labels", [{"id": f"n{k}", "at": 200 + k, "y": True} for k in range(100)])
+    assert held.fates == {}
+    done = processed(operator, "events", [{"a": 1.0, "id": 999, "at": 400}])
+    assert done.fates == {"unknown": 70, "expired": 1}
+
+
+def test_a_warning_names_keys_that_never_meet(caplog):
+    operator = operator_of(settings())
+    processed(operator, "events", [{"a": 1.0, "id": f"order-{k}", "at": k} for k in range(10)])
+    processed(operator, "labels", [{"id": k, "at": 20, "y": True} for k in range(1500)])
+    (record,) = caplog.records
+    assert "the last label has the key '999', the oldest event 'order-0'" in record.getMessage()
+
+
+def test_what_waits_is_stored_with_the_model():
+    operator, again = operator_of(settings()), operator_of(settings())
+    processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in range(3)])
+    processed(operator, "labels", [{"id": k, "at": 5, "y": True} for k in (0, 8)])
+    again.restore(operator.snapshot())
+    assert again.snapshot() == operator.snapshot()
+    rows = [{"id": 1, "at": 6, "y": False}, {"id": 0, "at": 6, "y": True}, {"id": 8, "at": 6, "y": False}]
+    assert processed(again, "labels", rows).fates == {"learned": 1, "duplicate": 1, "contradicting": 1}
+    forgotten = {name: part for name, part in operator.snapshot().items() if name != "waiting"}
+    again.restore(forgotten)
+    assert not again.learner.waiting
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"labels": {"kind": "topic", "topic": "labels"}}, "labels.kind is 'topic' and source.kind 'file'"),
+        ({"events": {"target": "y", "time": "at"}}, "need events.key and events.time, and labels.time"),
+        ({"labels": {"kind": "file", "path": "labels"}}, "need events.key and events.time, and labels.time"),
+        ({"labels": {"kind": "file", "path": "other/events", "time": "at"}}, "both named 'events'"),
+    ],
+)
+def test_settings_that_join_nothing(changes, reason):
+    values = {
+        "source": {"kind": "file", "path": "events"},
+        "labels": {"kind": "file", "path": "labels", "time": "at"},
+        "events": {"target": "y", "key": "id", "time": "at"},
+    }
+    with pytest.raises(ValueError, match=reason):
+        Settings.model_validate({**values, **changes})
+
+
+def test_times_of_topics_are_of_one_kind():
+    values = {
+        "source": {"kind": "topic", "topic": "events", "group": "g"},
+        "labels": {"kind": "topic", "topic": "labels", "time": "at"},
+        "events": {"target": "y"},
+    }
+    with pytest.raises(ValueError, match=r"events\.time and labels\.time belong together"):
+        Settings.model_validate(values)
+
+
+# ---- processes
+
+
+@pytest.fixture
+def stand(tmp_path):
+    stand = Stand("127.0.0.1:1", tmp_path)
+    stand.name = "none"
+    yield stand
+    for process in stand.daemons:
+        process.end()
+
+
+def write(path, rows):
+    with path.open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def files(stand, **changes):
+    base = {
+        "source": {"kind": "file", "path": stand.directory / "events.jsonl"},
+        "labels": {"kind": "file", "path": stand.directory / "labels.jsonl", "time": "at"},
+        "events": {"target": "y", "key": "id", "time": "at"},
+        "predictions": {"kind": "file", "path": stand.directory / "out.jsonl"},
+        "dead_letters": {"kind": "file", "path": stand.directory / "dead.jsonl"},
+    }
+    return stand.settings(**{**base, **changes})
+
+
+def replayed(directory, learner):
+    def joined(labelled):
+        return EventFormat("y", verbatim=("id", "at"), labelled=labelled)
+
+    late = ByLabels(str(directory / "labels.jsonl"), joined(labelled=True), "at")
+    log = KeyedLog(str(directory / "events.jsonl"), joined(labelled=False))
+    return replay_log(log, learner, baseline=False, delay=late).learner.to_bytes()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_daemon_learns_what_a_replay_learns(stand, task):
+    events, labels = logs(1500)
+    if task == "regression":
+        labels = [{**label, "y": label["y"] + 0.5} for label in labels]
+    write(stand.directory / "events.jsonl", events)
+    write(stand.directory / "labels.jsonl", labels)
+    path = files(
+        stand, learner={"name": "kaczmarz", "task": task, "parameters": {"features": 64}},
+        checkpoints__events=400,
+    )  # fmt: skip
+    assert run("run", path).returncode == 0
+    directory = stand.directory / "daemon-checkpoints"
+    model = plain(newest(directory).learner())
+    assert model == replayed(stand.directory, "kaczmarz:features=64,seed=0")
+    out = [json.loads(line) for line in (stand.directory / "out.jsonl").read_text().splitlines()]
+    assert [line["key"] for line in out] == [event["id"] for event in events]
+    dead = [json.loads(line) for line in (stand.directory / "dead.jsonl").read_text().splitlines()]
+    assert {line["partition"] for line in dead} == {"labels.jsonl"}
+    assert len(dead) == 15  # those that contradict
+    assert run("run", path).returncode == 0  # nothing is left to do
+    assert plain(newest(directory).learner()) == model
+
+
+def test_logs_that_are_written_while_they_are_read(stand):
+    """Kills included; a label is written before the events that are later."""
+    events, labels = logs(1200)
+    order = sorted([*labels, *events], key=lambda row: (row["at"], "a" in row))
+    paths = {kind: stand.directory / f"{kind}.jsonl" for kind in ("events", "labels")}
+    for path in paths.values():
+        path.touch()
+    config = files(stand, source__follow=True, checkpoints__events=100, checkpoints__seconds=0.2)
+    directory, rng = stand.directory / "daemon-checkpoints", random.Random(4)
+    process = stand.start(config)
+    for start in range(0, len(order), 200):
+        part = order[start : start + 200]
+        for row in part:
+            write(paths["events" if "a" in row else "labels"], [row])
+        wanted = sum("a" in row for row in order[: start + len(part)]) - rng.randrange(60)
+        process.until(lambda n=wanted: lines(stand.directory / "out.jsonl") >= n)
+        process.kill()
+        process = stand.start(config)
+
+    def read_up():
+        checkpoint = newest(directory)
+        ends = {path.name: path.stat().st_size for path in paths.values()}
+        return {name: p.position for name, p in checkpoint.partitions.items()} == ends
+
+    process.until(lambda: newest(directory) is not None and read_up())
+    assert process.stop() == 0
+    assert plain(newest(directory).learner()) == replayed(stand.directory, "kaczmarz:features=64,seed=0")
+    out = [json.loads(line)["key"] for line in (stand.directory / "out.jsonl").read_text().splitlines()]
+    assert out == [event["id"] for event in events]
+
+
+def lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_a_reset_starts_both_logs_again(stand):
+    from connectors.settings.file import load
+
+    events, labels = logs(600)
+    write(stand.directory / "events.jsonl", events)
+    write(stand.directory / "labels.jsonl", labels)
+    config = files(stand)
+    assert run("run", config).returncode == 0
+    before = newest(stand.directory / "daemon-checkpoints").learner().events
+    rows = reset(load(config), "earliest", None, dry_run=False)
+    assert [(row.partition, row.position) for row in rows] == [("events.jsonl", 0), ("labels.jsonl", 0)]
+    assert run("run", config).returncode == 0
+    assert newest(stand.directory / "daemon-checkpoints").learner().events == 2 * before
+
+
+def test_check_names_a_log_of_labels_that_is_not_there(stand):
+    write(stand.directory / "events.jsonl", logs(10)[0])
+    done = run("check", files(stand))
+    assert done.returncode == 2
+    assert "labels.jsonl: No such file or directory" in done.stderr + done.stdout
+
+
+def test_csv_logs_have_the_same_keys(tmp_path):
+    """Keys are read as they are written, and columns by the header."""
+    (tmp_path / "events").write_text("id,at,a\n0012,1,2.5\n12,2,3.5\n")
+    (tmp_path / "labels").write_text("at;id;y\n3;0012;up\n4;12;down\n")
+    chosen = Settings.model_validate(
+        {
+            "source": {"kind": "file", "path": tmp_path / "events"},
+            "labels": {"kind": "file", "path": tmp_path / "labels", "time": "at"},
+            "events": {"target": "y", "key": "id", "time": "at", "format": "csv"},
+            "learner": {"name": "kaczmarz"},
+        }
+    )
+    events = FileSource(tmp_path / "events", "csv", format=chosen.format.unlabelled())
+    labels = FileLabels(tmp_path / "labels", "csv", follow=False, format=chosen.label_format)
+    operator = SingleLearning(chosen, events.decoder, Telemetry(), labels=labels.decoder)
+    source = LabelledSource(events, labels, lambda: (events.decoder, labels.decoder))
+    finished = False
+    while not finished:
+        polled = source.poll(0.0)
+        finished = polled.finished
+        for each in polled.assigned:
+            source.begin(each.partition, each.first)
+        for partition, batch in polled.batches.items():
+            assert operator.process(partition, batch.records).failure is None
+    assert (operator.learner.events, operator.learner.labels) == (2, ["up", "down"])
