@@ -64,18 +64,18 @@ class TopicLabels(LabelReader):
         Failure
             If the topic has none.
         """
-        place = self._place(partition)
+        place, number = self._place(partition), len(self._numbers)
         if place.partition not in self._numbers:
+            count = f"{number} partition{'s' * (number > 1)}"
             raise Failure(
                 USAGE,
-                f"{_KEY}: {self._topic} has {len(self._numbers)} partitions, none for {partition}; labels "
-                "go with events of the same partition: give both topics as many, and records the same key",
+                f"{_KEY}: {self._topic} has {count}, and none for {partition}; labels go with events of the "
+                "same partition: give both topics as many, and records the same key",
             )
         with explained(_KEY):
             first = self._consumer.beginning_offsets([place], _MS)[place]
             end = self._consumer.end_offsets([place], _MS)[place]
-        name, count = partition_name(place), len(self._numbers)
-        return Assigned(name, None, first, end, self._identity, place.partition, count)
+        return Assigned(partition_name(place), None, first, end, self._identity, place.partition, number)
 
     def begin(self, partition: str, position: int) -> None:
         """Read a partition from this position on."""

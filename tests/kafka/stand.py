@@ -61,11 +61,11 @@ class Stand:
         return contextlib.closing(KafkaAdminClient(bootstrap_servers=self.servers))
 
     def topics(self, partitions=1, configs=None, names=("in", "out", "dead")):
-        """Make topics of this test's own, the input with so many partitions."""
+        """Make topics of this test's own, events and labels with so many partitions."""
         new = [
             NewTopic(
                 self.topic(name),
-                partitions if name == "in" else 1,
+                partitions if name in ("in", "labels") else 1,
                 self.replicas,
                 topic_configs=configs or {},
             )
