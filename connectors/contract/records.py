@@ -133,7 +133,7 @@ class Source(Protocol):
 
     @property
     def label_decoder(self) -> Decoder | None:
-        """The decoder of the labels, if they are in records of their own and it is not by the settings."""
+        """The decoder of the labels, if they are in separate records and their log decides it."""
         return None
 
     def begin(self, partition: str, position: int) -> None:
@@ -194,7 +194,7 @@ def with_mark_of_labels(events: object, labels: object = None) -> Json:
 
 
 class LabelReader(Protocol):
-    """Reads the labels of a source's events, which are in partitions of their own."""
+    """Reads the labels of a source's events, which are in other partitions."""
 
     @property
     def decoder(self) -> Decoder | None:
@@ -518,7 +518,7 @@ class Processed(NamedTuple):
     causes
         Of the refused records that count as done: how many were refused for each of ``CAUSES``.
     fates
-        What became of labels in records of their own: how many have each of ``FATES``.
+        What became of labels in separate records: how many have each of ``FATES``.
     """
 
     outputs: Sequence[Output]

@@ -115,7 +115,7 @@ class SourceSection(Section):
 
 
 class LabelSection(Section):
-    """Labels that come in records of their own, each under the key of its event."""
+    """Labels in separate records, each under the key of its event."""
 
     kind: str
     key: str | None = Field(

@@ -1,10 +1,10 @@
-"""A source and the labels of its events, which come in records of their own, as one source.
+"""A source and the labels of its events, which come in separate records, as one source.
 
 Each partition of events has a partition of labels. Their records are merged by time: a label comes before
 the first event that is not earlier, as in a replay with ``--labels`` and ``--time``. So two logs have one
 order, however fast either is read. While one of them has no record, the other waits until the first has been
-read to its end, which is asked for after the record came. A label that comes later than that is passed on
-when it comes.
+read to its end, as it is once the record has come. A label that comes later than that is passed on when it
+comes.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class LabelledSource(Source):
         return set(self._labels.drained(names)) >= set(names)
 
     def _merge(self, seconds: float) -> None:
-        """Pass on what is known to be next; wait so long at most for labels that it takes to know."""
+        """Pass on what is certainly next; wait so long at most for labels that decide it."""
         begun = {n: pair for n, pair in self._pairs.items() if pair[1].position is not None}
         self._read_labels(begun, 0.0)
         lone = [name for name, (events, labels) in begun.items() if labels.records and not events.records]

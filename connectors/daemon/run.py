@@ -23,9 +23,11 @@ from connectors.daemon.session import Session
 from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.telemetry import Telemetry
 from connectors.events.decoding import Decoder
+from connectors.operators.late_labels import late_labels
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import LogSection, Settings
+from connectors.state.aside import AsideStore
 from connectors.state.disk import CheckpointStore, DiskBackend, require_no_checkpoints
 from connectors.state.training import digest_of, training_of
 
@@ -224,6 +226,7 @@ class _Daemon:
 
     def __init__(self, live: LiveSettings, store: CheckpointStore, telemetry: Telemetry) -> None:
         self._live, self._store, self._telemetry, self.requests = live, store, telemetry, Requests()
+        self._aside = AsideStore(store)  # of all sessions, since each of them would lock the file
         self._limit = RestartLimit(live.current.kafka.away_seconds, live.current.limits.restarts)
 
     def run(self) -> None:
@@ -256,7 +259,7 @@ class _Daemon:
         """Run one session to its end."""
         settings, requests = self._live.current, self.requests
         with open_source_and_sinks(settings, self._store, self._limit.applied()) as (source, sinks):
-            session = start_session(settings, self._store, source, sinks, self._telemetry)
+            session = start_session(settings, self._store, source, sinks, self._telemetry, self._aside)
             frozen = False
             self._limit.follow(session)
             try:
@@ -292,7 +295,12 @@ class _Daemon:
 
 
 def start_session(
-    settings: Settings, store: CheckpointStore, source: Source, sinks: dict[str, Sink], telemetry: Telemetry
+    settings: Settings,
+    store: CheckpointStore,
+    source: Source,
+    sinks: dict[str, Sink],
+    telemetry: Telemetry,
+    aside: AsideStore | None = None,
 ) -> Session:
     """Return a session that learns."""
     decoder = source.decoder or settings.decoder()
@@ -300,7 +308,8 @@ def start_session(
     if policy.group:
         policy = policy._replace(digest=digest_of(training))
     if settings.snapshots is None:
-        learning = SingleLearning(settings, decoder, telemetry, labels=source.label_decoder)
+        late = None if settings.labels is None else late_labels(settings, source.label_decoder, aside)
+        learning = SingleLearning(settings, decoder, telemetry, late=late)
         disk = DiskBackend(learning, store, source, sinks, training)
         # the checkpoint may hold what was inferred from a log
         learning.decode_by(source.decoder or settings.decoder(), source.label_decoder)

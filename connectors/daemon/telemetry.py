@@ -75,7 +75,7 @@ SERIES = (
     ),
     Series(
         "streamk_labels_total", "counter",
-        "Labels in records of their own by fate; expired are events whose label has not come",
+        "Labels in separate records by fate; expired are events whose label has not come",
         {"fate": FATES},
     ),
     Series("streamk_waiting_events", "gauge", "Events that wait for their labels"),

@@ -50,7 +50,7 @@ def key_text(value: object) -> str:
     raise ValueError(f"is {str(value)[:40]}; a key is a text or a whole number")
 
 
-class Held(NamedTuple):
+class StoredLabel(NamedTuple):
     """A label: its time in seconds, what it says, and its place."""
 
     time: float
@@ -74,24 +74,24 @@ class Joining:
 
     def __init__(self, wait: float = inf) -> None:
         self.wait = wait
-        self.early: dict[str, Held] = {}
-        self.learned: dict[str, Held] = {}
+        self.early: dict[str, StoredLabel] = {}
+        self.learned: dict[str, StoredLabel] = {}
 
-    def of_event(self, key: str) -> Held | None:
+    def of_event(self, key: str) -> StoredLabel | None:
         """Return the label of an event that comes now, None if it has not come."""
         self.learned.pop(key, None)
         return self.early.pop(key, None)
 
-    def hold(self, key: str, held: Held) -> str:
+    def hold(self, key: str, held: StoredLabel) -> str:
         """Hold a label whose event does not wait; return its fate, empty if that is open.
 
         Examples
         --------
         >>> joining = Joining()
-        >>> joining.hold("a", Held(1.0, "yes")), joining.of_event("a").label
+        >>> joining.hold("a", StoredLabel(1.0, "yes")), joining.of_event("a").label
         ('', 'yes')
-        >>> joining.learn("a", Held(1.0, "yes"))
-        >>> joining.hold("a", Held(2.0, "yes")), joining.hold("a", Held(3.0, "no"))
+        >>> joining.learn("a", StoredLabel(1.0, "yes"))
+        >>> joining.hold("a", StoredLabel(2.0, "yes")), joining.hold("a", StoredLabel(3.0, "no"))
         ('duplicate', 'contradicting')
         """
         before = self.learned.get(key) or self.early.get(key)
@@ -100,17 +100,17 @@ class Joining:
             return ""
         return DUPLICATE if before.label == held.label else CONTRADICTING
 
-    def learn(self, key: str, held: Held) -> None:
+    def learn(self, key: str, held: StoredLabel) -> None:
         """Remember a label that was learned."""
         self.learned[key] = held
         for _ in self._outdated(self.learned, held.time):
             pass
 
-    def unknown(self, now: float) -> Iterator[tuple[str, Held]]:
+    def unknown(self, now: float) -> Iterator[tuple[str, StoredLabel]]:
         """Yield held labels for which no event will come any more, and let them go."""
         return self._outdated(self.early, now)
 
-    def _outdated(self, labels: dict[str, Held], now: float) -> Iterator[tuple[str, Held]]:
+    def _outdated(self, labels: dict[str, StoredLabel], now: float) -> Iterator[tuple[str, StoredLabel]]:
         while labels:
             key = next(iter(labels))
             if len(labels) <= MOST and labels[key].time + self.wait >= now:

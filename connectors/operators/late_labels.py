@@ -1,8 +1,9 @@
-"""Events that wait for labels in records of their own, and what becomes of these labels.
+"""Events that wait for labels in separate records, and what becomes of these labels.
 
 An event is predicted when it comes, and waits under its key in the learner (``ask_one``). Once its label is
 there, it is learned as it was predicted (``tell_one``). What becomes of a label is decided as in a replay
-with ``--labels`` (:mod:`connectors.events.joining`).
+with ``--labels`` (:mod:`connectors.events.joining`). Where many events wait, the oldest are on disk
+(:mod:`connectors.state.aside`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from math import inf
 from typing import NamedTuple, cast
 
@@ -24,20 +26,24 @@ from connectors.events.joining import (
     LEARNED,
     REFUSED,
     UNKNOWN,
-    Held,
     Joining,
+    StoredLabel,
     key_text,
 )
 from connectors.events.learners import Model
 from connectors.events.values import Fields, Target
 from connectors.operators.outputs import Outcome, Prediction, key_of, most_probable
 from connectors.settings.tables import Settings
+from connectors.state.aside import AsideStore, Row
 from streamk.encoding.rows import RowError
 from streamk.evaluation.label_delay import moment
 from streamk.learners.classifier import Classifier
 
 log = logging.getLogger(__name__)
 _STORED = 20  # probabilities of an event that waits, by which its loss is computed
+_IN_MEMORY = 2**14  # events that wait there, if others can wait on disk
+_TOGETHER = 256  # events set aside together
+_MOST_ASIDE = 2**22  # events that wait on disk
 _LOOK = 1000  # labels after which a warning says that no event has their keys
 _SENTENCES = {
     EXPIRED: "%s: the label of the event %r has not come",
@@ -46,7 +52,7 @@ _SENTENCES = {
 Check = Callable[[Target], object]
 
 
-class Asked(NamedTuple):
+class WaitingEvent(NamedTuple):
     """An event that waits: its time in seconds, its weight, and its prediction."""
 
     time: float
@@ -64,29 +70,43 @@ class LateLabels:
     decoder
         Of the labels.
     event_time
-        The field of an event with its time, for messages; None if that of the record counts.
+        The field of an event with its time; None if that of the record counts.
+    aside
+        Where the oldest events wait; without it, they expire if the learner holds too many.
 
     Attributes
     ----------
-    asked
-        The events that wait, by their keys, the oldest first.
+    in_memory
+        The events that wait in memory, by their keys, the oldest first.
     fates
         What became of labels since :meth:`take_fates`.
     """
 
-    def __init__(self, section: LabelSection, decoder: Decoder, event_time: str | None) -> None:
+    def __init__(
+        self,
+        section: LabelSection,
+        decoder: Decoder,
+        event_time: str | None,
+        aside: AsideStore | None = None,
+    ) -> None:
+        self._aside = aside
         self.wait = inf if section.wait is None else section.wait
         self.decoder, self._event_time = decoder, event_time
-        self.asked: dict[str, Asked] = {}
+        self.in_memory: dict[str, WaitingEvent] = {}
         self.joining = Joining(self.wait)
         self.fates: Counter[str] = Counter()
-        self._reported: set[str] = set()  # fates that the log has told of
+        self._reported: set[str] = set()  # fates that are in the log
         self._unjoined: int | None = 0  # labels so far, none of which was of an event; None after one was
 
     def take_fates(self) -> Counter[str]:
         """Return what became of labels since the last call."""
         fates, self.fates = self.fates, Counter()
         return fates
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait."""
+        return len(self.in_memory) + (len(self._aside) if self._aside is not None else 0)
 
     def refuse(self) -> None:
         """Count a record that is no label."""
@@ -104,13 +124,16 @@ class LateLabels:
         try:
             key, now = _key(event, raw), self._time(event, raw)
             self._expire(learner, now, raw)
+            if self._aside is not None and key in self._aside:
+                raise ValueError(f"an event of key {key!r} waits for its label already; use another key")
+            self._make_room(learner)
             prediction = _ask(learner, key, event.fields)
         except ValueError as error:
             raise RowError(0, str(error)) from None
         weight = 1.0 if event.weight is None else event.weight
-        self.asked[key] = Asked(now, weight, _shortened(prediction))
-        while len(self.asked) > len(learner.waiting):  # which has let the oldest go
-            self._let_go(raw)
+        self.in_memory[key] = WaitingEvent(now, weight, _shortened(prediction))
+        while len(self.in_memory) > len(learner.waiting):  # which has let the oldest go
+            self._let_go(next(iter(self.in_memory)), raw)
         held = self.joining.of_event(key)
         if held is None:
             return prediction, None
@@ -137,9 +160,9 @@ class LateLabels:
         if record.target is None:
             raise ValueError(f"it has no label: the field {self.decoder.format.target!r} is missing")
         place = f"{partition}, offset {raw.offset}"
-        held = Held(self._time(record, raw), record.target, place)
-        asked = self.asked.get(key)
-        if asked is None:
+        held = StoredLabel(self._time(record, raw), record.target, place)
+        event = self._event_of(learner, key)
+        if event is None:
             fate = self.joining.hold(key, held)
             if fate:
                 self.fates[fate] += 1
@@ -154,11 +177,29 @@ class LateLabels:
         except ValueError as error:
             self.fates[REFUSED] += 1
             return Outcome(raw, None, None, str(error), BY_LEARNER)
-        return Outcome(raw, Event({}, record.target, asked.weight, None, None), asked.prediction, "")
+        return Outcome(raw, Event({}, record.target, event.weight, None, None), event.prediction, "")
 
-    def _tell(self, learner: Model, key: str, held: Held) -> None:
-        learner.tell_one(key, held.label, self.asked[key].weight)
-        del self.asked[key]
+    def _event_of(self, learner: Model, key: str) -> WaitingEvent | None:
+        """Return what is known of an event that waits, which is in memory then; None if none waits."""
+        row = self._aside.take(key) if self._aside is not None and key not in self.in_memory else None
+        if row is not None:
+            learner.take_back(key, row.event)
+            self.in_memory[key] = msgspec.msgpack.decode(row.known, type=WaitingEvent)
+        return self.in_memory.get(key)
+
+    def _make_room(self, learner: Model) -> None:
+        """Set the oldest events aside if too many wait in memory."""
+        if self._aside is None or not (learner.waiting_is_full or len(self.in_memory) >= _IN_MEMORY):
+            return
+        rows = []
+        for key in list(islice(self.in_memory, _TOGETHER)):
+            event = self.in_memory.pop(key)
+            rows.append(Row(key, event.time, msgspec.msgpack.encode(event), learner.set_aside(key)))
+        self._aside.put(rows)
+
+    def _tell(self, learner: Model, key: str, held: StoredLabel) -> None:
+        learner.tell_one(key, held.label, self.in_memory[key].weight)
+        del self.in_memory[key]
         self.joining.learn(key, held)
         self.fates[LEARNED] += 1
         self._unjoined = None
@@ -174,19 +215,26 @@ class LateLabels:
 
     def _expire(self, learner: Model, now: float, raw: Raw) -> None:
         """Let go of what has waited for too long."""
-        while self.asked:
-            key = next(iter(self.asked))
-            if self.asked[key].time + self.wait >= now:
+        aside = self._aside
+        while aside is not None and (self.wait < inf or len(aside) >= _MOST_ASIDE):
+            row = aside.oldest()
+            if row is None or (row.time + self.wait >= now and len(aside) < _MOST_ASIDE):
+                break
+            self._event_of(learner, row.key)
+            learner.tell_one(row.key, None)
+            self._let_go(row.key, raw)
+        while self.in_memory:
+            key = next(iter(self.in_memory))
+            if self.in_memory[key].time + self.wait >= now:
                 break
             learner.tell_one(key, None)
-            self._let_go(raw)
+            self._let_go(key, raw)
         for key, held in self.joining.unknown(now):
             self._report(UNKNOWN, held.place, key)
 
-    def _let_go(self, raw: Raw) -> None:
-        """Forget the oldest event that waits."""
-        key = next(iter(self.asked))
-        del self.asked[key]
+    def _let_go(self, key: str, raw: Raw) -> None:
+        """Forget an event that waits."""
+        del self.in_memory[key]
         self._report(EXPIRED, f"before offset {raw.offset}", key)
 
     def _report(self, fate: str, place: str, key: str) -> None:
@@ -201,36 +249,53 @@ class LateLabels:
         if self._unjoined is None:
             return
         self._unjoined += 1
-        if self._unjoined == _LOOK and self.asked:
+        if self._unjoined == _LOOK and self.in_memory:
             log.warning(
                 "none of the first %d labels is of an event that waits: the last label has the key %r, the "
                 "oldest event %r; are labels.key and events.key the same?",
-                _LOOK, key, next(iter(self.asked)),
+                _LOOK, key, next(iter(self.in_memory)),
             )  # fmt: skip
 
     def to_bytes(self) -> bytes:
         """Return what a checkpoint stores."""
-        return msgspec.msgpack.encode(_Stored(self.asked, self.joining.early, self.joining.learned))
+        checkpoint, count = (0, 0) if self._aside is None else self._aside.save()
+        early, learned = self.joining.early, self.joining.learned
+        return msgspec.msgpack.encode(_Stored(self.in_memory, early, learned, checkpoint, count))
 
     def restore(self, data: bytes | None, learner: Model) -> None:
-        """Continue where a checkpoint was written; without its data, no event waits any more."""
+        """Continue where a checkpoint was written; without its data, no event waits any more.
+
+        Raises
+        ------
+        ValueError
+            If events that wait on disk are not there.
+        """
         stored = _Stored({}, {}, {}) if data is None else msgspec.msgpack.decode(data, type=_Stored)
-        self.asked, self.joining.early, self.joining.learned = stored.asked, stored.early, stored.learned
-        for key in [key for key in learner.waiting if key not in self.asked]:
+        self.in_memory = stored.in_memory
+        self.joining.early, self.joining.learned = stored.early, stored.learned
+        if self._aside is not None:
+            self._aside.restore(stored.checkpoint, stored.count)
+        elif stored.count:
+            raise ValueError(f"has {stored.count} events that wait on disk, where a model cannot move")
+        for key in [key for key in learner.waiting if key not in self.in_memory]:
             learner.tell_one(key, None)
 
 
-def late_labels(settings: Settings, decoder: Decoder | None = None) -> LateLabels:
+def late_labels(
+    settings: Settings, decoder: Decoder | None = None, aside: AsideStore | None = None
+) -> LateLabels:
     """Return what joins labels with events by these settings."""
     if settings.labels is None:
         raise ValueError("the settings have no [labels]")
-    return LateLabels(settings.labels, decoder or settings.label_decoder(), settings.events.time)
+    return LateLabels(settings.labels, decoder or settings.label_decoder(), settings.events.time, aside)
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    asked: dict[str, Asked]
-    early: dict[str, Held]
-    learned: dict[str, Held]
+    in_memory: dict[str, WaitingEvent]
+    early: dict[str, StoredLabel]
+    learned: dict[str, StoredLabel]
+    checkpoint: int = 0
+    count: int = 0  # of events that wait on disk
 
 
 def _key(record: Event, raw: Raw) -> str:

@@ -77,9 +77,7 @@ def why_no_input(format: EventFormat, fields: Mapping[str, object]) -> str:
     """
     there = _listed(fields)
     if not format.sources:
-        return (
-            f"the fields are {there}; labels in records of their own need a topic or log that [labels] names"
-        )
+        return f"the fields are {there}; labels in separate records need a topic or log that [labels] names"
     near = {name: nearest(name, fields) for name in format.sources}
     meant = [f"{name!r} (did you mean {other!r}?)" if other else repr(name) for name, other in near.items()]
     return f"events.features names {', '.join(meant[:_SHOWN])}, and the fields are {there}"
@@ -329,8 +327,8 @@ class SingleLearning:
         Of what is refused, shared where several learn; a new one if None.
     place
         The name of the model in telemetry, where there are several.
-    labels
-        The decoder of labels in records of their own, where their log decides it.
+    late
+        Joins events with labels in separate records; by default as the settings say.
 
     Attributes
     ----------
@@ -345,7 +343,7 @@ class SingleLearning:
         telemetry: LearningTelemetry,
         limit: RefusalLimit | None = None,
         place: str = "",
-        labels: Decoder | None = None,
+        late: LateLabels | None = None,
     ) -> None:
         self._decode, self._telemetry, self._place = decoder, telemetry, place
         self._classes = settings.learner.task == "classification"
@@ -355,7 +353,7 @@ class SingleLearning:
         self._skips = settings.events.tombstones == "skip"
         self._alone = limit is None
         self._limit = limit or RefusalLimit(settings.limits, settings.events.target)
-        self._late = None if settings.labels is None else late_labels(settings, labels)
+        self._late = late or (None if settings.labels is None else late_labels(settings))
         self._events_of = settings.events_of
         self._use(settings.learner.build())
 
@@ -367,7 +365,7 @@ class SingleLearning:
         self._telemetry.learned([], learner, self._place)
 
     def decode_by(self, decoder: Decoder, labels: Decoder | None = None) -> None:
-        """Decode records, and those of labels, by these decoders from here on."""
+        """Decode events and labels by these decoders from here on."""
         self._decode = decoder
         if self._late is not None and labels is not None:
             self._late.decoder = labels
@@ -463,7 +461,7 @@ class SingleLearning:
         fates: Mapping[str, int] = {}
         if self._late is not None:
             fates = self._late.take_fates()
-            self._telemetry.waits(len(self._late.asked), len(self._late.joining.early), self._place)
+            self._telemetry.waits(self._late.waiting, len(self._late.joining.early), self._place)
         return Processed(outputs, counts, count, failure, causes, fates)
 
     def _learn_labels(

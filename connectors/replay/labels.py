@@ -10,7 +10,7 @@ from typing import NamedTuple
 from connectors.contract.records import Log
 from connectors.events.batches import EXAMPLES
 from connectors.events.decoding import EventFormat, Record, rejected, skipped
-from connectors.events.joining import Held, Joining, key_text
+from connectors.events.joining import Joining, StoredLabel, key_text
 from connectors.events.model_files import Stored
 from connectors.events.targets import LOOK, InferredLabels, TaskError, interpret
 from connectors.files.log import ReplayLog
@@ -318,7 +318,7 @@ class ByLabels:
     def _bring(self, contest: Contest, until: float, refuse: Refuse) -> None:
         while (label := self._upcoming(refuse)) is not None and label.time <= until:
             self._next = None
-            held = Held(label.time, label.label, label.place)
+            held = StoredLabel(label.time, label.label, label.place)
             if label.key in contest.asked:
                 self._tell(contest, label.key, held, refuse)
             elif self._joining.hold(label.key, held):
@@ -343,7 +343,7 @@ class ByLabels:
         """Bring all labels that are left."""
         self._bring(contest, float("inf"), refuse)
 
-    def _tell(self, contest: Contest, key: str, held: Held, refuse: Refuse) -> None:
+    def _tell(self, contest: Contest, key: str, held: StoredLabel, refuse: Refuse) -> None:
         try:
             contest.tell(key, held.label)
         except RefusedError as error:

@@ -46,7 +46,7 @@ class Connector(Protocol):
 
     def open_labels(self, settings: Settings) -> LabelReader:
         """Open the labels of the events."""
-        raise Failure(USAGE, "labels.kind: this kind of source has no labels in records of their own")
+        raise Failure(USAGE, "labels.kind: this kind of source has no labels in separate records")
 
     def open_sinks(
         self, sections: Mapping[str, SinkSection], settings: Settings, model: str, source: Source

@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     module
         Which has a ``CONNECTOR`` (:class:`connectors.settings.connector.Connector`); imported when needed.
     labels
-        The table of labels that come in records of their own, if events of this kind can have them.
+        The table of labels in separate records, if events of this kind can have them.
     """
 
     source: type[SourceSection]

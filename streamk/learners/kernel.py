@@ -501,7 +501,7 @@ class _Kernel(StreamingLearner):
         again = [k for k, expert in enumerate(self._experts) if expert.within(columns)]
         self._combiner.skip(again)
         stale.combiner.skip(again)
-        self._waiting.exchange(again)
+        self._waiting.exchange(again, self.events)
 
     def _follow_changes(self) -> None:
         """After errors have doubled, learn relevance again, and then open blocks where it has moved.

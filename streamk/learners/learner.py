@@ -25,6 +25,7 @@ from streamk.handles import make_handle
 from streamk.learners.kernel_loop import observe_block
 from streamk.learners.summary import Summary
 from streamk.learners.waiting import Held, Seen, Waiting
+from streamk.state import Live
 
 ColumnNames = Sequence[str] | None  # of an array
 _PIECE = 4096  # rows encoded at once
@@ -169,6 +170,48 @@ class Learner(Pickled, base.Estimator):
         self._check_targets(values, weights)
         for k in sorted(range(len(keys)), key=lambda k: held[k].number):
             self.tell_one(keys[k], values[k], weights[k])
+
+    @property
+    def waiting_is_full(self) -> bool:
+        """Whether one more event would take the place of the oldest one that waits."""
+        return len(self._waiting.held) >= self._waiting.most
+
+    def set_aside(self, key: Hashable) -> bytes:
+        """Return what waits under a key as bytes, to be stored elsewhere until :meth:`take_back`.
+
+        So any number of events may wait, while few are in memory.
+
+        Raises
+        ------
+        KeyError
+            If no event waits under this key.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> learner = streamk.KernelClassifier(seed=7)
+        >>> answer = learner.ask_one("order 1", {"amount": 3.0})
+        >>> stored = learner.set_aside("order 1")
+        >>> list(learner.waiting)
+        []
+        >>> learner.take_back("order 1", stored)
+        >>> learner.tell_one("order 1", "fine")
+        """
+        return self._waiting.set_aside(key, self._codec.inputs.scaled)
+
+    def take_back(self, key: Hashable, stored: bytes) -> None:
+        """Let an event wait again that :meth:`set_aside` returned; take each back once.
+
+        Raises
+        ------
+        ValueError
+            If an event waits under this key, or the bytes are damaged or another learner's.
+        """
+        self._waiting.take_back(key, stored, *self._waits_with())
+
+    def _waits_with(self) -> tuple[int, Live]:
+        """Return the number of experts, and the arrays of the combiner, whose values waiting events have."""
+        return 0, []
 
     def _hold(self, key: Hashable, x: Event) -> None:
         """Hold an event that was predicted."""

@@ -448,6 +448,9 @@ class StreamingLearner(Learner):
                 self._settles(rows.rows(inputs, first, first + 1))
             prepare_whole(rows, inputs, learned)
 
+    def _waits_with(self) -> tuple[int, Live]:
+        return len(self._experts), self._combiner.live
+
     @property
     def _has_begun(self) -> bool:
         return self._map is not None

@@ -6,7 +6,8 @@ and a combiner that learned from present outputs would trust them far too much. 
 the label memory, the outputs of all experts and the weights of the combiner at the time of its prediction.
 
 At most 65,536 events wait, fewer if all that would take more than 64 MB; one more takes the place of the
-oldest, which is then not learned.
+oldest, which is then not learned. Who has more of them sets the oldest aside, and takes each back before its
+label is learned.
 
 When a block of features restarts, the outputs that are held say nothing about it. Each event then gets those
 of another one, so that the combiner trusts the block again only after the block has predicted well.
@@ -17,10 +18,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from streamk import model_file
 from streamk.arrays import AnyArray, Array, Arrays, Floats, Json, padded, typed
 from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event, kind_of_value, named
@@ -30,8 +33,9 @@ from streamk.encoding.labels import plain
 from streamk.experts.expert import FINAL
 from streamk.state import Field, Live
 
+_WEIGHTS = "weights"
 _MOST, _LEAST, _BYTES = 2**16, 2**8, 2**26
-_NAME = "waiting.events"
+_NAME, _ASIDE = "waiting.events", "waiting.aside"
 
 
 class Seen(NamedTuple):
@@ -64,6 +68,44 @@ class Held(NamedTuple):
     seen: Seen | None
 
 
+@dataclass
+class Aside:
+    """Counts of events that wait elsewhere.
+
+    Attributes
+    ----------
+    count
+        How many there are.
+    events, since
+        The largest number of events that had been learned when one of them was predicted, and how many of
+        them were predicted then.
+    restarted
+        By expert, how many events had been learned when it restarted last.
+    total
+        How many events had ever waited when this was stored, from which their numbers count.
+    """
+
+    count: int = 0
+    events: int = 0
+    since: int = 0
+    restarted: dict[int, int] = field(default_factory=dict)
+    total: int = 0
+
+    def add(self, events: int) -> None:
+        """Count one that was predicted after so many events."""
+        self.count += 1
+        self.since = self.since + 1 if events == self.events else 1 if events > self.events else self.since
+        self.events = max(self.events, events)
+
+    def remove(self, events: int) -> None:
+        """Count one less."""
+        self.count -= 1
+        self.since -= events == self.events
+        if not self.count:
+            self.events = self.since = 0
+            self.restarted.clear()
+
+
 class Waiting:
     """The events that wait for their labels, by key.
 
@@ -73,11 +115,16 @@ class Waiting:
         How many events came so far.
     held
         Those that wait, the oldest first.
+    most
+        How many may wait.
+    aside
+        Counts of those that wait elsewhere.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count, self.most = 0, _MOST
         self.held: dict[Hashable, Held] = {}
+        self.aside = Aside()
 
     def __len__(self) -> int:
         return len(self.held)
@@ -92,7 +139,8 @@ class Waiting:
     def hold(self, key: Hashable, x: Event, events: int, seen: Seen | None) -> None:
         """Hold an event, in the place of the oldest if there are too many."""
         size = 0 if seen is None else seen.outputs.nbytes + seen.memory.nbytes
-        if len(self.held) >= min(max(_BYTES // max(size, 1), _LEAST), _MOST):
+        self.most = min(max(_BYTES // max(size, 1), _LEAST), _MOST)
+        if len(self.held) >= self.most:
             del self.held[next(iter(self.held))]
         self.held[key] = Held(self.count, dict(x), events, seen)
         self.count += 1
@@ -113,10 +161,47 @@ class Waiting:
 
     def waiting_since(self, events: int) -> int:
         """Return how many events that wait came after so many had been learned."""
-        return sum(held.events == events for held in self.held.values())
+        elsewhere = self.aside.since if self.aside.events == events else 0
+        return elsewhere + sum(held.events == events for held in self.held.values())
 
-    def exchange(self, experts: list[int]) -> None:
-        """Let each event have the outputs that these experts had for another one."""
+    def set_aside(self, key: Hashable, scaled: bool) -> bytes:
+        """Return what waits under a key as bytes, and hold it no more."""
+        held = self.of(key)
+        text = json.dumps(_plain(held.x, scaled))  # in the order of its fields
+        arrays: Arrays = {"x": np.frombuffer(text.encode(), dtype=np.uint8)}
+        if held.seen is not None:
+            memory, outputs, answers, weights = held.seen
+            arrays |= {"memory": memory, "outputs": outputs, "answers": answers}
+            arrays |= {f"{_WEIGHTS}{k}": array for k, array in enumerate(weights)}
+        header = {"number": held.number, "events": held.events}
+        del self.held[key]
+        self.aside.add(held.events)
+        return model_file.pack(header, arrays)
+
+    def take_back(self, key: Hashable, data: bytes, experts: int, live: Live) -> None:
+        """Hold again what was set aside; experts that have restarted since had no outputs.
+
+        ``live`` are the arrays of the combiner.
+        """
+        self.check(key)
+        header, arrays = model_file.unpack(data, f"the event of key {key!r}")
+        seen, events = None, header["events"]
+        if "outputs" in arrays:
+            weights = [arrays[f"{_WEIGHTS}{k}"] for k in range(len(live))]
+            outputs = arrays["outputs"]
+            if len(outputs) != experts or any(
+                one.shape != array.shape for one, (_, array) in zip(weights, live, strict=True)
+            ):
+                raise ValueError(f"the event of key {key!r} was set aside by another learner")
+            outputs[[k for k, at in self.aside.restarted.items() if at >= events]] = 0.0
+            seen = Seen(arrays["memory"], outputs, arrays["answers"], weights)
+        self.held[key] = Held(header["number"], json.loads(arrays["x"].tobytes()), events, seen)
+        self.aside.remove(events)
+
+    def exchange(self, experts: list[int], events: int) -> None:
+        """Let each event have the outputs that these experts, which restart, had for another one."""
+        if self.aside.count:
+            self.aside.restarted |= dict.fromkeys(experts, events)
         every = [held.seen.outputs for held in self.held.values() if held.seen is not None]
         copies, half = [outputs[experts].copy() for outputs in every], len(every) // 2
         for outputs, other in zip(every, copies[half:] + copies[:half], strict=True):
@@ -126,25 +211,30 @@ class Waiting:
 
     def parts(self, live: Live, scaled: bool) -> Arrays:
         """Return the arrays to store in a model file, none if no event waits."""
+        arrays: Arrays = {}
+        if self.aside.count:
+            aside = {**asdict(self.aside), "total": self.count}
+            arrays[_ASIDE] = np.frombuffer(json.dumps(aside).encode(), dtype=np.uint8)
         if not self.held:
-            return {}
-        seen = [held.seen for held in self.held.values() if held.seen is not None]
+            return arrays
+        held = dict(sorted(self.held.items(), key=lambda each: each[1].number))  # some were taken back
+        seen = [each.seen for each in held.values() if each.seen is not None]
         # the combiner changes with every event that is learned, and not between them
-        weights = {held.events: held.seen.weights for held in self.held.values() if held.seen is not None}
+        weights = {each.events: each.seen.weights for each in held.values() if each.seen is not None}
         events = [
             [key, self.count - number, _plain(x, scaled), learned, one is not None]
-            for key, (number, x, learned, one) in self.held.items()
+            for key, (number, x, learned, one) in held.items()
         ]
         text = json.dumps(events, separators=(",", ":"))
-        arrays: Arrays = {_NAME: np.frombuffer(text.encode(), dtype=np.uint8)}
+        arrays[_NAME] = np.frombuffer(text.encode(), dtype=np.uint8)
         if seen:
             outputs = max(one.outputs.shape[1] for one in seen)
             shape = (seen[0].outputs.shape[0], outputs)
             arrays["waiting.memory"] = np.array([one.memory for one in seen])
             arrays["waiting.outputs"] = np.array([padded(one.outputs, shape) for one in seen])
             arrays["waiting.answers"] = np.array([padded(one.answers, (2, outputs)) for one in seen])
-            for k, (field, _) in enumerate(live):
-                arrays |= _copied(field, k).stored(np.array([one[k] for one in weights.values()]))
+            for k, (part, _) in enumerate(live):
+                arrays |= _copied(part, k).stored(np.array([one[k] for one in weights.values()]))
         return arrays
 
     def load(
@@ -155,6 +245,9 @@ class Waiting:
         ``shape`` is that of outputs, ``(E, K)``; ``events`` were learned; ``memory`` is the number of columns
         of labels.
         """
+        if _ASIDE in arrays:
+            self.aside = _aside_of(arrays[_ASIDE], shape[0])
+            self.count, self.aside.total = self.aside.total, 0
         if _NAME not in arrays:
             return
         seen, weights = [], []
@@ -167,15 +260,15 @@ class Waiting:
             labels = typed(arrays, "waiting.memory", np.float64, (count, memory))
             if not all(np.isfinite(array).all() for array in (outputs, answers, labels)):
                 raise ValueError("what its waiting events saw is impossible")
-            for k, (field, array) in enumerate(live):
+            for k, (part, array) in enumerate(live):
                 copies = np.array([array] * len(arrays[f"waiting.weights{k}"]))
-                _copied(field, k).load(arrays, copies)
+                _copied(part, k).load(arrays, copies)
                 weights.append(copies)
             combiners = list(zip(*weights, strict=True))
             seen = [(labels[i].copy(), outputs[i].copy(), answers[i].copy()) for i in range(count)]
         try:
             rows, at = json.loads(arrays[_NAME].tobytes()), iter(seen)
-            self.count = rows[0][1]
+            self.count = self.count or rows[0][1]
             after = dict.fromkeys(learned for *_, learned, is_seen in rows if is_seen)
             places = {learned: place for place, learned in enumerate(after)}
             for key, age, x, learned, is_seen in rows:
@@ -192,8 +285,23 @@ class Waiting:
             raise ValueError("its events that wait for labels are impossible")
 
 
-def _copied(field: Field, number: int) -> Field:
-    return field.copied(f"waiting.weights{number}", f"waiting.used{number}")
+def _aside_of(stored: AnyArray, experts: int) -> Aside:
+    """Return what a model file stores of events that wait elsewhere."""
+    try:
+        aside = Aside(**json.loads(stored.tobytes()))
+        aside.restarted = {int(k): at for k, at in aside.restarted.items()}
+        numbers = [aside.count, aside.events, aside.since, aside.total, *aside.restarted.values()]
+        possible = all(type(number) is int and number >= 0 for number in numbers)
+        possible = possible and all(0 <= k < experts for k in aside.restarted)
+    except (TypeError, ValueError, AttributeError):
+        possible = False
+    if not possible:
+        raise ValueError("its counts of events that wait elsewhere are impossible")
+    return aside
+
+
+def _copied(part: Field, number: int) -> Field:
+    return part.copied(f"waiting.weights{number}", f"waiting.used{number}")
 
 
 def _plain(x: Event, scaled: bool) -> Json:

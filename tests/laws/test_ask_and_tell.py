@@ -194,6 +194,67 @@ def test_the_oldest_waits_no_longer_where_there_are_too_many(monkeypatch):
         learner.tell_one(19, "class 0")
 
 
+@pytest.mark.parametrize("name", subjects())
+def test_events_set_aside_are_learned_as_if_they_had_waited(name):
+    """In any order, through a model file, and next to events that wait in memory."""
+    cls, extra = LEARNERS[name]
+    pairs, rng = events(120, classifies=cls.classifies), np.random.default_rng(4)
+    whole, other, aside = build(cls, extra), build(cls, extra), {}
+    order = rng.permutation(120).tolist()
+    for number, (x, _) in enumerate(pairs):
+        assert whole.ask_one(number, x) == other.ask_one(number, x)
+        if len(other.waiting) > 10:
+            oldest = next(iter(other.waiting))
+            aside[oldest] = other.set_aside(oldest)
+        if number % 2:
+            key = next(k for k in order if k <= number)
+            order.remove(key)
+            if key in aside:
+                other.take_back(key, aside.pop(key))
+            for learner in whole, other:
+                learner.tell_one(key, pairs[key][1])
+        if number % 25 == 24:
+            other = loads(other.to_bytes())
+    assert set(aside) | set(other.waiting) == set(whole.waiting)
+    while aside:
+        other.take_back(*aside.popitem())
+    assert other.to_bytes() == whole.to_bytes()
+    assert loads(other.to_bytes()).to_bytes() == whole.to_bytes()
+
+
+def test_what_is_taken_back_is_checked():
+    pairs = events(20)
+    one, other = streamk.KernelClassifier(seed=1), streamk.KaczmarzClassifier(seed=1)
+    for number, (x, y) in enumerate(pairs):
+        one.learn_one(x, y)
+        one.ask_one(number, x)
+    stored = one.set_aside(3)
+    with pytest.raises(KeyError, match="no event of key 3"):
+        one.tell_one(3, pairs[3][1])
+    with pytest.raises(ValueError, match="waits for its label already"):
+        one.take_back(4, stored)
+    with pytest.raises(ValueError, match="was cut short"):
+        one.take_back(3, stored[:-9])
+    with pytest.raises(ValueError, match="by another learner"):
+        other.take_back(3, stored)
+    one.take_back(3, stored)
+    one.tell_one(3, pairs[3][1])
+    assert one.events == 21
+
+
+def test_experts_that_restart_had_no_outputs_for_events_set_aside():
+    learner = streamk.KernelClassifier(seed=1)
+    for number, (x, y) in enumerate(events(40)):
+        learner.learn_one(x, y)
+        learner.ask_one(number, x)
+    stored = learner.set_aside(39)
+    learner._waiting.exchange([1, 3], learner.events)
+    learner = loads(learner.to_bytes())
+    learner.take_back(39, stored)
+    outputs = learner._waiting.of(39).seen.outputs
+    assert [k for k, row in enumerate(outputs) if not row.any()] == [1, 3]
+
+
 def test_values_of_any_type_wait_in_a_model_file():
     rows = [
         {"a": np.float32(1.5), "when": datetime.datetime(2026, 3, 4, 5, 6), "on": np.bool_(True)},
@@ -295,7 +356,7 @@ def test_outputs_of_a_block_that_restarts_are_those_of_other_events():
     for number, one in enumerate(outputs):
         seen = Seen(np.zeros(0), one.copy(), np.zeros((2, one.shape[1])), [])
         waiting.hold(number, {}, 0, seen if number != 4 else None)
-    waiting.exchange([2])
+    waiting.exchange([2], 0)
     for number, other in enumerate([2, 3, 0, 1]):
         after, before = waiting.held[number].seen.outputs, outputs[number]
         assert (after[:2] == before[:2]).all()

@@ -1,7 +1,9 @@
-"""Labels in records of their own: merged with events by time, learned as a replay does, with a fate each."""
+"""Labels in separate records: merged with events by time, learned as a replay does, with a fate each."""
 
 import json
 import random
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,10 +18,13 @@ from connectors.daemon.telemetry import Telemetry
 from connectors.events import joining
 from connectors.events.decoding import EventFormat
 from connectors.files.source import FileLabels, FileSource
+from connectors.operators import late_labels
 from connectors.operators.learning import SingleLearning
 from connectors.replay.labels import ByLabels, KeyedLog
 from connectors.replay.run import replay_log
 from connectors.settings.tables import Settings
+from connectors.state.aside import AsideStore
+from connectors.state.disk import CheckpointStore
 from connectors.state.edits import reset
 from tests.kafka.stand import Stand, newest
 from tests.processes import run
@@ -89,8 +94,10 @@ def settings(wait=None, lenient=True, learner="kaczmarz", task="classification",
     return Settings.model_validate(values)
 
 
-def operator_of(chosen):
-    return SingleLearning(chosen, chosen.decoder(), Telemetry())
+def operator_of(chosen, aside=None):
+    return SingleLearning(
+        chosen, chosen.decoder(), Telemetry(), late=late_labels.late_labels(chosen, aside=aside)
+    )
 
 
 class Log:
@@ -161,17 +168,24 @@ WHOLE = looped(EVENTS, LABELS, streamk.KaczmarzClassifier(features=32, seed=3))
 class Process:
     """A daemon that is killed at any time, and continues from what it stored."""
 
-    def __init__(self, events, labels, rng):
+    def __init__(self, events, labels, rng, directory):
         self.logs, self.rng, self.chosen = (events, labels), rng, settings()
-        self.stored, self.offsets = None, {"events": 0, "labels": 0}
-        self.predicted = {}
+        self.aside = AsideStore(CheckpointStore(directory, 2))
+        self.stored, self.predicted = [], {}
         self.start()
 
     def start(self):
-        self.operator = operator_of(self.chosen)
-        if self.stored is not None:
-            self.operator.restore(self.stored)
-        self.at = dict(self.offsets)
+        """Continue from the last checkpoint, or from the one before, as if the last was damaged."""
+        self.operator = operator_of(self.chosen, aside=self.aside)
+        del self.stored[:-2]
+        if len(self.stored) > 1 and self.rng.random() < 0.3:
+            self.stored.pop()
+        self.at = {"events": 0, "labels": 0}
+        if self.stored:
+            self.operator.restore(self.stored[-1][0])
+            self.at = dict(self.stored[-1][1])
+        else:
+            self.aside.restore(0, 0)
         decoders = self.chosen.decoder(), self.chosen.label_decoder()
         events, labels = self.logs
         self.source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), lambda: decoders)
@@ -186,7 +200,7 @@ class Process:
             assert batch.next > self.at[partition]
             self.at[partition] = batch.next
         if self.rng.random() < 0.05:
-            self.stored, self.offsets = self.operator.snapshot(), dict(self.at)
+            self.stored.append((self.operator.snapshot(), dict(self.at)))
         if self.rng.random() < 0.02:
             self.start()
 
@@ -195,20 +209,35 @@ class Process:
 
 
 @examples(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.booleans())
-def test_two_logs_have_one_order_however_they_are_read(seed, written):
-    """Also while they are written, by time, and through crashes, which lose what no checkpoint holds."""
-    rng = random.Random(seed)
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_two_logs_have_one_order_however_they_are_read(seed, written, crowded):
+    """Also while they are written, by time, and through crashes, which lose what no checkpoint holds.
+
+    Where it is crowded, few events wait in memory, and most on disk.
+    """
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        if crowded:
+            patch.setattr("streamk.learners.waiting._MOST", 12)
+            patch.setattr(late_labels, "_TOGETHER", 5)
+        read_both(random.Random(seed), written, crowded, Path(directory))
+
+
+def read_both(rng, written, crowded, directory):
     events, labels = Log("events", raws(EVENTS), rng), Log("labels", raws(LABELS), rng)
     order = [(row["at"], labels) for row in LABELS] + [(row["at"], events) for row in EVENTS]
     order.sort(key=lambda each: (each[0], each[1] is events), reverse=True)
-    process = Process(events, labels, rng)
+    process, most = Process(events, labels, rng, directory), 0
     while order or not process.read_up():
         for _ in range(rng.randrange(40) if written else len(order)):
             if order:
                 order.pop()[1].there += 1
         process.step()
-    assert plain(process.operator.learner) == plain(streamk.loads(WHOLE.to_bytes()))
+        most = max(most, len(process.aside))
+    assert (most > 15) == crowded
+    learner = process.operator.learner
+    while (row := process.aside.oldest()) is not None:
+        learner.take_back(row.key, process.aside.take(row.key).event)
+    assert plain(learner) == plain(streamk.loads(WHOLE.to_bytes()))
 
 
 def test_runs_of_one_kind_are_passed_on_together():
@@ -364,6 +393,64 @@ def test_memory_is_bounded(monkeypatch):
     assert held.fates == {}
     done = processed(operator, "events", [{"a": 1.0, "id": 999, "at": 400}])
     assert done.fates == {"unknown": 70, "expired": 1}
+
+
+def crowded_operator(monkeypatch, directory, **changes):
+    monkeypatch.setattr("streamk.learners.waiting._MOST", 50)
+    monkeypatch.setattr(late_labels, "_TOGETHER", 20)
+    store = CheckpointStore(directory, 2)
+    return operator_of(settings(**changes), aside=AsideStore(store))
+
+
+def test_what_memory_cannot_hold_waits_on_disk(monkeypatch, tmp_path):
+    operator = crowded_operator(monkeypatch, tmp_path)
+    rows = [{"a": 1.0, "id": k, "at": k} for k in range(1000)]
+    assert processed(operator, "events", rows).fates == {}
+    assert len(operator.learner.waiting) <= 50
+    again = processed(operator, "events", [{"a": 1.0, "id": 5, "at": 1000}])
+    assert "an event of key '5' waits for its label already" in again.outputs[0].body.decode()
+    wrong = {"id": 7, "at": 2000, "y": "text"}
+    labels = [{"id": k, "at": 2000, "y": k % 2 == 0} for k in range(1000) if k != 7]
+    done = processed(operator, "labels", [labels[0], wrong, *labels[1:], {**wrong, "y": True}])
+    assert done.fates == {"learned": 1000, "refused": 1}
+    assert (operator.learner.events, list(operator.learner.waiting)) == (1000, [])
+    assert processed(operator, "labels", labels[:3]).fates == {"duplicate": 3}
+
+
+def test_what_waits_on_disk_expires_in_order(monkeypatch, tmp_path):
+    operator = crowded_operator(monkeypatch, tmp_path, wait=200.0)
+    rows = [{"a": 1.0, "id": k, "at": k} for k in range(500)]
+    assert processed(operator, "events", rows).fates == {"expired": 299}
+    assert processed(operator, "labels", [{"id": 298, "at": 500, "y": True}]).fates == {}
+    assert processed(operator, "labels", [{"id": 299, "at": 500, "y": True}]).fates == {"learned": 1}
+    monkeypatch.setattr(late_labels, "_MOST_ASIDE", 100)
+    done = processed(operator, "events", [{"a": 1.0, "id": 900, "at": 500}])
+    assert done.fates["expired"] > 50
+
+
+def test_a_checkpoint_without_its_file_of_waiting_events_is_refused(monkeypatch, tmp_path):
+    """So is one whose file is another's; the file of no checkpoint is emptied."""
+    operator = crowded_operator(monkeypatch, tmp_path)
+    rows = [{"a": 1.0, "id": k, "at": k} for k in range(200)]
+    processed(operator, "events", rows)
+    parts = operator.snapshot()
+    other = crowded_operator(monkeypatch, tmp_path / "other")
+    with pytest.raises(ValueError, match=r"needs 160 events that wait in .*waiting\.sqlite, and 0 are there"):
+        other.restore(parts)
+    with pytest.raises(ValueError, match="where a model cannot move"):
+        operator_of(settings()).restore(parts)
+    operator._late._aside._file.close()
+    fresh = crowded_operator(monkeypatch, tmp_path)
+    processed(fresh, "events", rows)
+    assert processed(fresh, "events", rows[:1]).tally.refused == 1
+    assert len(fresh._late._aside) == 160
+
+
+def test_a_damaged_file_of_waiting_events_names_itself(monkeypatch, tmp_path):
+    operator = crowded_operator(monkeypatch, tmp_path)
+    (tmp_path / "waiting.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(Failure, match=r"waiting\.sqlite: file is not a database; free space, or put back"):
+        processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in range(200)])
 
 
 def test_a_warning_names_keys_that_never_meet(caplog):
@@ -551,7 +638,8 @@ def test_csv_logs_have_the_same_keys(tmp_path):
     )
     events = FileSource(tmp_path / "events", "csv", format=chosen.format.unlabelled())
     labels = FileLabels(tmp_path / "labels", "csv", follow=False, format=chosen.label_format)
-    operator = SingleLearning(chosen, events.decoder, Telemetry(), labels=labels.decoder)
+    late = late_labels.late_labels(chosen, labels.decoder)
+    operator = SingleLearning(chosen, events.decoder, Telemetry(), late=late)
     source = LabelledSource(events, labels, lambda: (events.decoder, labels.decoder))
     finished = False
     while not finished:

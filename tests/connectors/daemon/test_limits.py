@@ -174,7 +174,7 @@ def test_labels_in_records_of_their_own_end_the_run(task, kinds, sizes):
         assert failure.code == REFUSED_EVENTS
         assert str(failure) == (
             "4 events in a row have a target and no input (limits.without_inputs): the fields are 'id', 'y'; "
-            "labels in records of their own need a topic or log that [labels] names"
+            "labels in separate records need a topic or log that [labels] names"
         )
 
 
