@@ -26,7 +26,7 @@ def _source(settings: Settings) -> FileSourceSection:
 
 def _fields(settings: Settings) -> Iterator[str]:
     """Yield a sentence for each field that the settings name and the first records of a log do not have."""
-    format = settings.format
+    format = settings.format if settings.labels is None else replace(settings.format, target=None)
     log = ReplayLog(_source(settings).path, format.unlabelled(), settings.events.format)
     if not log.size:
         return  # nothing is written yet

@@ -17,6 +17,8 @@ from connectors.contract.errors import CHECKPOINT, Failure
 from connectors.state.disk import CheckpointStore
 
 FILE = "waiting.sqlite"
+# pages with several events each
+_MODE = "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS waiting (
     number INTEGER PRIMARY KEY, key TEXT, time REAL, known BLOB, event BLOB, born INTEGER, gone INTEGER
@@ -63,7 +65,7 @@ class AsideStore:
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
             self._file = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._file.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + _TABLES)
+            self._file.executescript(_MODE + _TABLES)
         if not self._file.in_transaction:
             self._file.execute("BEGIN IMMEDIATE")
         return self._file

@@ -229,6 +229,7 @@ class _Kernel(StreamingLearner):
     def _answers(self, x: Event) -> Array:
         """Return the predictions ``(2, K)`` of an event, perhaps the last one, by both combiners."""
         made, inputs = self._map, self._codec.inputs
+        inputs.encode(x, False)  # counts an event that is not the last one
         number, answers = self._both
         predicted = None if self._handles is None else self._handles.predicted  # None after learning
         if number != inputs.encoded or number != predicted:

@@ -263,6 +263,7 @@ class StreamingLearner(Learner):
 
     def _outputs_for(self, x: Event) -> Floats:
         """Return the outputs of all experts for an event, ``(E, K)``; it may be the one predicted last."""
+        self._codec.inputs.encode(x, False)  # counts an event that is not the last one
         if self._handles is None or self._handles.predicted != self._codec.inputs.encoded:
             StreamingLearner._predict_event(self, x)
         assert self._handles is not None

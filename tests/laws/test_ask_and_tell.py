@@ -222,6 +222,27 @@ def test_events_set_aside_are_learned_as_if_they_had_waited(name):
     assert loads(other.to_bytes()).to_bytes() == whole.to_bytes()
 
 
+@pytest.mark.parametrize(("cls", "extra"), KERNEL)
+def test_predictions_without_a_label_between_them_are_of_their_events(cls, extra):
+    """Where labels come late and in any order, several events are predicted before the next label."""
+    pairs, rng = events(420, classifies=cls.classifies), np.random.default_rng(2)
+    learner, due = made(cls, extra), []
+    for number, (x, y) in enumerate(pairs):
+        for key, target in [each[1:] for each in due if each[0] <= number]:
+            learner.tell_one(key, target)
+        due = [each for each in due if each[0] > number]
+        if number > 350:
+            alone = loads(learner.to_bytes())
+            assert learner.ask_one(number, x) == alone.ask_one(number, x)
+            seen, other = learner._waiting.of(number).seen, alone._waiting.of(number).seen
+            assert np.array_equal(seen.outputs, other.outputs)
+            assert np.array_equal(seen.answers, other.answers)
+        else:
+            learner.ask_one(number, x)
+        due.append((number + int(rng.integers(80, 160)), number, y))
+    assert learner._answers_by_both
+
+
 def test_what_is_taken_back_is_checked():
     pairs = events(20)
     one, other = streamk.KernelClassifier(seed=1), streamk.KaczmarzClassifier(seed=1)

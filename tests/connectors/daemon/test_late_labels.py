@@ -618,9 +618,15 @@ def test_a_reset_starts_both_logs_again(stand):
 
 
 def test_check_names_a_log_of_labels_that_is_not_there(stand):
-    write(stand.directory / "events.jsonl", logs(10)[0])
+    events, labels = logs(10)
+    write(stand.directory / "events.jsonl", events)
     done = run("check", files(stand))
     assert done.returncode == 2
+    write(stand.directory / "labels.jsonl", labels)
+    good = run("check", files(stand))
+    assert good.returncode == 0
+    assert "labels.path: " in good.stdout
+    assert "no field" not in good.stdout
     assert "labels.jsonl: No such file or directory" in done.stderr + done.stdout
 
 
