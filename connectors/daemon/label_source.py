@@ -29,21 +29,38 @@ from connectors.events.decoding import Decoder
 from streamk.evaluation.label_delay import moment
 
 _AHEAD = 5 * MOST  # events that wait for the labels before them, from which on few more are read
-TimeOf = Callable[[Raw], float | None]
 
 
-def time_of(raw: Raw, decoder: Decoder | None) -> float | None:
-    """Return the time of a record in seconds since 1970, None if it has none; that of a field with a decoder.
+class Clock:
+    """Returns the times of records.
 
-    >>> time_of(Raw(0, b"", timestamp=1500), None)
+    Parameters
+    ----------
+    decoder
+        Returns the decoder of the records, which says in which field the time is; None if the times of the
+        records count.
+
+    Examples
+    --------
+    >>> Clock(None)(Raw(0, b"", timestamp=1500))
     1.5
     """
-    if decoder is None:
-        return None if raw.timestamp is None else raw.timestamp / 1000.0
-    try:
-        return moment(decoder(raw.value or b"").time)
-    except ValueError:
-        return None  # the operator refuses it
+
+    def __init__(self, decoder: Callable[[], Decoder] | None) -> None:
+        self._decoder = decoder
+        self._copies: tuple[Decoder, Decoder] | None = None  # the decoder, and one that counts other misfits
+
+    def __call__(self, raw: Raw) -> float | None:
+        """Return the time of a record in seconds since 1970, None if it has none."""
+        if self._decoder is None:
+            return None if raw.timestamp is None else raw.timestamp / 1000.0
+        decoder = self._decoder()
+        if self._copies is None or self._copies[0] is not decoder:
+            self._copies = decoder, Decoder(decoder.form, decoder.format)
+        try:
+            return moment(self._copies[1](raw.value or b"").time)
+        except ValueError:
+            return None  # the operator refuses it
 
 
 @dataclass
@@ -71,10 +88,10 @@ class _Stream:
         self.position = self.after = position
         self.records.clear()
 
-    def add(self, batch: RawBatch, decoder: Decoder | None) -> None:
+    def add(self, batch: RawBatch, clock: Clock) -> None:
         """Take records; one without a time has that of the one before it."""
         for raw in batch.records:
-            at = time_of(raw, decoder)
+            at = clock(raw)
             self.latest = self.latest if at is None else at
             self.records.append((self.latest, raw))
         self.after = batch.next
@@ -95,19 +112,18 @@ class LabelledSource(Source):
     ----------
     events, labels
         Open.
-    decoders
-        Returns the decoders of events and labels, by which their fields have the times; None if the times of
-        the records count.
+    clocks
+        Of events and of labels.
     """
 
     def __init__(
         self,
         events: Source,
         labels: LabelReader,
-        decoders: Callable[[], tuple[Decoder, Decoder]] | None = None,
+        clocks: tuple[Clock, Clock],
     ) -> None:
         self.name = events.name
-        self._events, self._labels, self._decoders = events, labels, decoders
+        self._events, self._labels, self._clocks = events, labels, clocks
         self._pairs: dict[str, tuple[_Stream, _Stream]] = {}  # events and labels, by partitions of events
         self._runs: deque[tuple[str, RawBatch]] = deque()
 
@@ -133,7 +149,7 @@ class LabelledSource(Source):
         self._labels.release(gone)
         for name, batch in polled.batches.items():
             if name in self._pairs:
-                self._pairs[name][0].add(batch, self._decoders and self._decoders()[0])
+                self._pairs[name][0].add(batch, self._clocks[0])
         self._merge(seconds)
         assigned = [*polled.assigned, *self._unread_labels()]
         left = any(
@@ -173,7 +189,7 @@ class LabelledSource(Source):
         empty = {labels.partition: labels for _, labels in pairs.values() if not labels.records}
         if empty:
             for name, batch in self._labels.poll(seconds, empty).items():
-                empty[name].add(batch, self._decoders and self._decoders()[1])
+                empty[name].add(batch, self._clocks[1])
 
     def _pass_on(self, events: _Stream, labels: _Stream, no_events: bool, no_labels: bool) -> None:
         """Append the runs of a pair; the flags say that there are no more of one kind than are here."""

@@ -12,17 +12,17 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Protocol
 
 from connectors.contract.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
 from connectors.contract.records import Endpoints, Sink, Source
 from connectors.contract.sections import Limits, Section
-from connectors.daemon.label_source import LabelledSource
+from connectors.daemon.label_source import Clock, LabelledSource
 from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.session import Session
 from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.telemetry import Telemetry
-from connectors.events.decoding import Decoder
 from connectors.operators.late_labels import late_labels
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.settings.connector import by_connector, connector_of
@@ -358,10 +358,11 @@ def _with_labels(settings: Settings, events: Source) -> Source:
     """Return the source of events together with their labels."""
     labels = connector_of(settings.source.kind).open_labels(settings)
 
-    def decoders() -> tuple[Decoder, Decoder]:
-        return events.decoder or settings.decoder(), labels.decoder or settings.label_decoder()
-
-    return LabelledSource(events, labels, decoders if settings.events.time is not None else None)
+    if settings.events.time is None:
+        return LabelledSource(events, labels, (Clock(None), Clock(None)))
+    of_events, of_labels = cache(settings.decoder), cache(settings.label_decoder)
+    clocks = Clock(lambda: events.decoder or of_events()), Clock(lambda: labels.decoder or of_labels())
+    return LabelledSource(events, labels, clocks)
 
 
 @contextmanager

@@ -48,6 +48,7 @@ _LOOK = 1000  # labels after which a warning says that no event has their keys
 _SENTENCES = {
     EXPIRED: "%s: the label of the event %r has not come",
     UNKNOWN: "%s: no event has come for the label of %r",
+    REFUSED: "%s: the label of %r, which came before its event, is refused",
 }
 Check = Callable[[Target], object]
 
@@ -112,8 +113,10 @@ class LateLabels:
         """Count a record that is no label."""
         self.fates[REFUSED] += 1
 
-    def ask(self, learner: Model, raw: Raw, event: Event) -> tuple[Prediction, Target]:
+    def ask(self, learner: Model, raw: Raw, event: Event, check: Check) -> tuple[Prediction, Target]:
         """Return the prediction of an event, which then waits, and its label if that has come before.
+
+        ``check`` raises the error of a label that may not be learned.
 
         Raises
         ------
@@ -138,10 +141,10 @@ class LateLabels:
         if held is None:
             return prediction, None
         try:
+            check(cast(Target, held.label))
             self._tell(learner, key, held)
-        except ValueError as error:
-            log.warning("the label of %r at %s is refused: %s", key, held.place, error)
-            self.fates[REFUSED] += 1
+        except ValueError:
+            self._report(REFUSED, held.place, key)
             return prediction, None
         return prediction, cast(Target, held.label)
 
@@ -153,7 +156,7 @@ class LateLabels:
         Raises
         ------
         ValueError
-            If the record is no label; the sentence says why.
+            If the record is no label, or may not be learned; the sentence says why.
         """
         record = self.decoder(raw.value or b"")
         key = _key(record, raw)
@@ -171,8 +174,8 @@ class LateLabels:
                 return None
             reason = f"the label of {key!r} is {record.target!r}, and it was another one before"
             return Outcome(raw, None, None, reason, CONTRADICTING)
+        check(record.target)
         try:
-            check(record.target)
             self._tell(learner, key, held)
         except ValueError as error:
             self.fates[REFUSED] += 1

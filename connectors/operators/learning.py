@@ -474,7 +474,8 @@ class SingleLearning:
             try:
                 outcome = late.label(self.learner, partition, raw, self._vocabulary.is_new_label)
             except ValueError as error:
-                outcome = Outcome(raw, None, None, str(error)[:_LONGEST], UNDECODABLE)
+                cause = _CAUSES.get(type(error), UNDECODABLE)
+                outcome = Outcome(raw, None, None, str(error)[:_LONGEST], cause)
                 late.refuse()
             if outcome is not None:
                 outcomes.append(outcome)
@@ -586,7 +587,7 @@ class SingleLearning:
         if self._late is not None:
             ((raw, event),) = pairs
             if event.target is None and event.weight != 0.0:
-                prediction, target = self._late.ask(self.learner, raw, event)
+                prediction, target = self._late.ask(self.learner, raw, event, self._vocabulary.is_new_label)
                 return [(raw, msgspec.structs.replace(event, target=target))], [prediction]
         return pairs, self._learn_at_once([event for _, event in pairs])
 

@@ -3,6 +3,7 @@
 import json
 import random
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import streamk
 from connectors.contract.errors import REFUSED_EVENTS, Failure
 from connectors.contract.records import MOST, Assigned, LabelReader, Polled, Raw, RawBatch, Source
-from connectors.daemon.label_source import LabelledSource
+from connectors.daemon.label_source import Clock, LabelledSource
 from connectors.daemon.telemetry import Telemetry
 from connectors.events import joining
 from connectors.events.decoding import EventFormat
@@ -98,6 +99,11 @@ def operator_of(chosen, aside=None):
     return SingleLearning(
         chosen, chosen.decoder(), Telemetry(), late=late_labels.late_labels(chosen, aside=aside)
     )
+
+
+def clocks(chosen):
+    events, labels = chosen.decoder(), chosen.label_decoder()
+    return Clock(lambda: events), Clock(lambda: labels)
 
 
 class Log:
@@ -186,9 +192,8 @@ class Process:
             self.at = dict(self.stored[-1][1])
         else:
             self.aside.restore(0, 0)
-        decoders = self.chosen.decoder(), self.chosen.label_decoder()
         events, labels = self.logs
-        self.source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), lambda: decoders)
+        self.source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), clocks(self.chosen))
 
     def step(self):
         polled = self.source.poll(0.0, self.rng.randrange(1, 5))
@@ -245,9 +250,7 @@ def test_runs_of_one_kind_are_passed_on_together():
     events, labels = Log("events", raws(EVENTS), rng), Log("labels", raws(LABELS), rng)
     rng.randrange = lambda *_: 10**6
     events.there, labels.there = len(EVENTS), len(LABELS)
-    chosen = settings()
-    decoders = chosen.decoder(), chosen.label_decoder()
-    source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), lambda: decoders)
+    source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), clocks(settings()))
     times = []
     for _ in range(3000):
         polled = source.poll(0.0)
@@ -263,9 +266,7 @@ def test_an_event_waits_only_until_the_labels_are_read_to_their_end():
     """A label that is there goes first, however slowly it is read; for others no event waits."""
     rng = random.Random(1)
     events, labels = Log("events", raws(EVENTS), rng), Log("labels", raws(LABELS), rng)
-    chosen = settings()
-    decoders = chosen.decoder(), chosen.label_decoder()
-    source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), lambda: decoders)
+    source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), clocks(settings()))
     for _ in range(3):
         for each in source.poll(0.0).assigned:
             source.begin(each.partition, 0)
@@ -376,8 +377,11 @@ def test_limits_count_labels_and_names():
     assert processed(operator, "events", rows).tally == (0, 5, 0, 0)  # no name is learned yet
     labels = [{"id": k, "at": 9, "y": f"label {k}"} for k in range(4)]
     done = processed(operator, "labels", labels)
-    assert done.causes == {"learner": 2}
+    assert done.causes == {"limits": 2}
     assert "one more than 2 (limits.labels)" in done.outputs[0].body.decode()
+    assert operator.learner.labels == ["label 0", "label 1"]
+    processed(operator, "labels", [{"id": 7, "at": 10, "y": "label 7"}])
+    assert processed(operator, "events", [{"a": 1.0, "id": 7, "at": 11}]).fates == {"refused": 1}
     assert operator.learner.labels == ["label 0", "label 1"]
 
 
@@ -630,6 +634,17 @@ def test_check_names_a_log_of_labels_that_is_not_there(stand):
     assert "labels.jsonl: No such file or directory" in done.stderr + done.stdout
 
 
+def test_a_clock_counts_no_misfits():
+    """Records are decoded twice, for their times and to be learned."""
+    chosen = settings()
+    decoder = replace(chosen.format, types={"a": "number"}).decoder("json")
+    clock, body = Clock(lambda: decoder), b'{"a": "twelve", "id": 1, "at": 5}'
+    assert clock(Raw(0, body)) == 5.0
+    assert not decoder.take_misfits()
+    decoder(body)
+    assert decoder.take_misfits().keys() == {"a"}
+
+
 def test_csv_logs_have_the_same_keys(tmp_path):
     """Keys are read as they are written, and columns by the header."""
     (tmp_path / "events").write_text("id,at,a\n0012,1,2.5\n12,2,3.5\n")
@@ -646,7 +661,8 @@ def test_csv_logs_have_the_same_keys(tmp_path):
     labels = FileLabels(tmp_path / "labels", "csv", follow=False, format=chosen.label_format)
     late = late_labels.late_labels(chosen, labels.decoder)
     operator = SingleLearning(chosen, events.decoder, Telemetry(), late=late)
-    source = LabelledSource(events, labels, lambda: (events.decoder, labels.decoder))
+    clocks = Clock(lambda: events.decoder), Clock(lambda: labels.decoder)
+    source = LabelledSource(events, labels, clocks)
     finished = False
     while not finished:
         polled = source.poll(0.0)
