@@ -23,6 +23,10 @@ from connectors.kafka.topic_range import lone_consumer
 
 _KEY = "labels.topic"
 _MS, _SOON = int(PATIENCE * 1000), 500  # milliseconds for an answer, and for one that learning waits for
+_WAIT, _FETCH = (
+    10,
+    200,
+)  # milliseconds that a broker waits for records, and that those that are there may take
 
 
 class TopicLabels(LabelReader):
@@ -43,7 +47,7 @@ class TopicLabels(LabelReader):
 
     def __init__(self, topic: str, kafka: Kafka) -> None:
         self._topic, self._at = topic, dict[TopicPartition, int]()
-        self._consumer = lone_consumer(kafka)
+        self._consumer = lone_consumer(kafka, _WAIT)
         try:
             with explained(_KEY):
                 require_topics(self._consumer, {_KEY: topic})
@@ -88,22 +92,28 @@ class TopicLabels(LabelReader):
         self._consumer.assign(list(self._at))
         for place, position in self._at.items():
             self._consumer.seek(place, position)
+        self._consumer.pause(*self._at)
 
     def poll(self, seconds: float, partitions: Collection[str]) -> Mapping[str, RawBatch]:
         """Return the next records of these partitions.
+
+        Only what is there is fetched: a request for more would delay the next one for the end.
 
         Raises
         ------
         Interruption
             If the topic was recreated.
         """
-        wanted = {self._place(name) for name in partitions}
-        others = self._at.keys() - wanted
+        places = {self._place(name) for name in partitions}
+        ends = self._ends(places)
+        wanted = {place for place in places if ends is not None and self._at[place] < ends[place]}
+        if not wanted:
+            return {}
         batches = {}
         with explained(_KEY):
-            self._consumer.pause(*others)
             self._consumer.resume(*wanted)
-            polled = self._consumer.poll(int(seconds * 1000))
+            polled = self._consumer.poll(max(int(seconds * 1000), _FETCH))
+            self._consumer.pause(*wanted)
             if polled and identify(self._consumer, self._topic) != self._identity:
                 raise Interruption(f"the topic {self._topic} was recreated")
             for place in wanted:

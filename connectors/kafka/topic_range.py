@@ -51,10 +51,20 @@ class Placed(NamedTuple):
     raw: Raw
 
 
-def lone_consumer(kafka: Kafka) -> KafkaConsumer:
-    """Return a consumer without a group, which the caller assigns partitions."""
+def lone_consumer(kafka: Kafka, wait: int = 500) -> KafkaConsumer:
+    """Return a consumer without a group, which the caller assigns partitions.
+
+    A broker answers a request for records that are not there after ``wait`` milliseconds, and other requests
+    after it.
+    """
     with explained("kafka"):
-        consumer = KafkaConsumer(**options(kafka), auto_offset_reset="none", **READING, max_poll_records=2000)
+        consumer = KafkaConsumer(
+            **options(kafka),
+            auto_offset_reset="none",
+            **READING,
+            max_poll_records=2000,
+            fetch_max_wait_ms=wait,
+        )
     unpack_quickly(consumer)
     return consumer
 
