@@ -120,7 +120,7 @@ class TopicSink(Sink):
 
     def begin(self, partition: str, emitted: int, recreated: bool = False) -> None:
         """Write nothing below this offset."""
-        if partition == self._source.name and not isinstance(self._source, TopicSource):
+        if not isinstance(self._source, TopicSource) and partition == self._source.name:
             emitted = max(emitted, self._emitted_of_log())
         self._emitted[partition] = emitted
 

@@ -95,6 +95,8 @@ def sink_of(stand, producer, source, topics=("out", "dead"), headers=()):
 class Log:
     """A source that is no topic."""
 
+    name = "log"
+
 
 def letter(offset, value=b"x", key=None, headers=()):
     return Output(DEAD_LETTERS, "log", Raw(offset, value, key, None, headers), b"why")

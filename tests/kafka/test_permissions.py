@@ -35,7 +35,9 @@ ANY = ACLFilter(
 )  # fmt: skip
 ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
 PREFIX = "streamk-"
-TOPICS = {"source": "in", "predictions": "out", "dead_letters": "dead", "snapshots": "models"}
+TOPICS = {
+    "source": "in", "labels": "labels", "predictions": "out", "dead_letters": "dead", "snapshots": "models"
+}  # fmt: skip
 GROUP_OF_LOG = ("group", PREFIX, "prefixed", "READ")
 
 
@@ -118,7 +120,7 @@ def until(true, seconds=30):
 @pytest.fixture
 def guarded(authorizing, tmp_path):
     with Guarded(authorizing, tmp_path) as stand:
-        stand.topics()
+        stand.topics(names=("in", "labels", "out", "dead"))
         stand.topics(names=["models"], configs={"cleanup.policy": "compact"})
         stand.send(events(200))
         yield stand
@@ -133,26 +135,29 @@ def refused(path):
 
 
 def kind_of(stand, kind):
-    """Return settings with snapshots, of a topic without them, or of a log on disk."""
+    """Return settings with snapshots and labels, of a topic without them, or of a log on disk."""
     if kind == "log":
         log = stand.directory / "log.jsonl"
         log.write_text('{"a": 1, "y": true}\n')
         return stand.guarded(source={"kind": "file", "path": log})
-    return stand.guarded(snapshots={"topic": stand.topic("models")} if kind == "snapshots" else None)
+    if kind == "topic":
+        return stand.guarded()
+    labels = {"kind": "topic", "topic": stand.topic("labels")}
+    return stand.guarded(snapshots={"topic": stand.topic("models")}, labels=labels)
 
 
 def rows_of(kind):
     """Return the permissions for these settings."""
     every, of_log = documented()
     if kind == "log":
-        unused = ("source.topic", "source.group", "snapshots.topic")
+        unused = ("source.topic", "source.group", "labels.topic", "snapshots.topic")
         return [row for row in every if row[1] not in unused] + of_log
-    return [row for row in every if kind == "snapshots" or row[1] != "snapshots.topic"]
+    return [row for row in every if kind == "snapshots" or row[1] not in ("labels.topic", "snapshots.topic")]
 
 
 def test_the_documentation_lists_the_permissions():
     every, of_log = documented()
-    assert (len(every), len(of_log)) == (6, 2)
+    assert (len(every), len(of_log)) == (7, 2)
     assert GROUP_OF_LOG in of_log
 
 
@@ -195,6 +200,7 @@ def test_each_permission_of_the_documentation_is_needed(guarded, kind):
     [
         ("topic", "source.topic", "READ"),
         ("topic", "source.topic", "DESCRIBE"),
+        ("topic", "labels.topic", "READ"),
         ("group", "source.group", "READ"),
         ("group", "source.group", "DESCRIBE"),
         ("topic", "predictions.topic", "WRITE"),
@@ -243,8 +249,8 @@ def test_everything_that_is_denied_is_named_at_once(guarded):
     guarded.set([])
     lines = refused(kind_of(guarded, "snapshots"))
     assert [line.partition(":")[0] for line in lines] == [
-        "source.topic", "source.group", "predictions.topic", "dead_letters.topic", "snapshots.topic",
-        "checkpoints.directory",
+        "source.topic", "source.group", "labels.topic", "predictions.topic", "dead_letters.topic",
+        "snapshots.topic", "checkpoints.directory",
     ]  # fmt: skip
 
 
