@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 
 from kafka import TopicPartition
@@ -23,10 +24,8 @@ from connectors.kafka.topic_range import lone_consumer
 
 _KEY = "labels.topic"
 _MS, _SOON = int(PATIENCE * 1000), 500  # milliseconds for an answer, and for one that learning waits for
-_WAIT, _FETCH = (
-    10,
-    200,
-)  # milliseconds that a broker waits for records, and that those that are there may take
+_WAIT = 10  # milliseconds that a broker waits for records
+_FETCH = 200  # milliseconds in which those that are there come
 
 
 class TopicLabels(LabelReader):
@@ -47,6 +46,7 @@ class TopicLabels(LabelReader):
 
     def __init__(self, topic: str, kafka: Kafka) -> None:
         self._topic, self._at = topic, dict[TopicPartition, int]()
+        self._short_since: float | None = None  # since when the topic ends before what was read
         self._consumer = lone_consumer(kafka, _WAIT)
         try:
             with explained(_KEY):
@@ -102,10 +102,11 @@ class TopicLabels(LabelReader):
         Raises
         ------
         Interruption
-            If the topic was recreated.
+            If the topic was recreated, or has lost what was read.
         """
         places = {self._place(name) for name in partitions}
         ends = self._ends(places)
+        self._require_there(ends or {})
         wanted = {place for place in places if ends is not None and self._at[place] < ends[place]}
         if not wanted:
             return {}
@@ -145,6 +146,19 @@ class TopicLabels(LabelReader):
                 if not error.retriable:
                     raise
                 return None
+
+    def _require_there(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Raise Interruption if a partition has ended before what was read of it for a while.
+
+        A new leader may report an earlier end for a moment; a topic that was recreated does so for longer.
+        """
+        now = time.monotonic()
+        if all(self._at[place] <= end for place, end in ends.items()):
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+        elif now - self._short_since > PATIENCE:
+            raise Interruption(f"{_KEY}: {self._topic} ends before what was read of it")
 
     def release(self, partitions: Collection[str]) -> None:
         """Read these partitions no more."""

@@ -270,6 +270,24 @@ def test_models_of_partitions_move_with_what_waits(stand):
     assert sorted(keys) == sorted(event["id"] for events, _ in parts for event in events)
 
 
+def test_a_topic_of_labels_that_is_recreated(stand):
+    """It is another topic, as one of events would be; labels in it are not skipped up to the old end."""
+    stand.topics(names=("in", "labels", "out", "dead"))
+    parts = list(slices(1000, 100))
+    TwoLogs(stand, parts).run()
+    path = settings(stand)
+    daemon = stand.start(path)
+    daemon.until(lambda: read_up(stand, newest(stand.directory / "daemon-checkpoints")))
+    with stand.admin() as admin:
+        admin.delete_topics([stand.topic("labels")])
+    time.sleep(2.0)
+    stand.topics(names=("labels",))
+    stand.send([{"id": "new", "at": 1e6, "y": True}], topic="labels")
+    stand.send([{"id": "new", "at": 1e6, "f0": 1.0}], topic="in")
+    assert daemon.wait() == 7
+    assert f"{stand.topic('labels')}-0 is not what was read before" in daemon.text()
+
+
 def test_a_topic_with_too_few_partitions(stand):
     stand.topics(partitions=2, names=("in", "out", "dead"))
     stand.topics(names=("labels",))
