@@ -24,7 +24,7 @@ from connectors.operators.learning import SingleLearning
 from connectors.replay.labels import ByLabels, KeyedLog
 from connectors.replay.run import replay_log
 from connectors.settings.tables import Settings
-from connectors.state.aside import AsideStore
+from connectors.state.aside import AsideStore, Row
 from connectors.state.disk import CheckpointStore
 from connectors.state.edits import reset
 from tests.kafka.stand import Stand, newest
@@ -320,6 +320,36 @@ def test_every_label_has_a_fate():
     assert processed(operator, "events", [{**x, "id": 11, "at": 200.0}]).fates == {"expired": 1, "unknown": 1}
 
 
+def test_an_event_that_waits_as_long_as_it_may_still_waits():
+    operator = operator_of(settings(wait=100.0))
+    assert processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in (0, 100)]).fates == {}
+    assert processed(operator, "events", [{"a": 1.0, "id": 101, "at": 100.5}]).fates == {"expired": 1}
+
+
+def test_a_key_that_is_used_again_is_of_another_event():
+    operator = operator_of(settings(wait=10.0))
+    label = {"id": 1, "y": True}
+    processed(operator, "events", [{"a": 1.0, "id": 1, "at": 0}])
+    processed(operator, "labels", [{**label, "at": 1}])
+    processed(operator, "events", [{"a": 2.0, "id": 1, "at": 2}])
+    assert processed(operator, "events", [{"a": 2.0, "id": 2, "at": 12.5}]).fates == {"expired": 1}
+    assert processed(operator, "labels", [{**label, "at": 13}]).fates == {}
+    assert processed(operator, "events", [{"a": 3.0, "id": 1, "at": 14}]).tally.learned == 1
+
+
+def test_an_event_is_learned_with_its_weight():
+    chosen = settings()
+    events = chosen.events.model_copy(update={"weight": "w"})
+    operator = operator_of(chosen.model_copy(update={"events": events}))
+    alone = streamk.KaczmarzClassifier(features=32, seed=3)
+    for k in range(6):
+        x, y = {"a": float(k), "b": k % 2 + 0.5}, k % 3 == 0
+        processed(operator, "events", [{**x, "id": k, "at": k, "w": 0.25 + k}])
+        processed(operator, "labels", [{"id": k, "at": k, "y": y}])
+        alone.learn_one(x, y, 0.25 + k)
+    assert operator.learner.to_bytes() == alone.to_bytes()
+
+
 def test_a_corrected_label_is_learned():
     operator = operator_of(settings())
     processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in range(2)])
@@ -448,6 +478,35 @@ def test_a_checkpoint_without_its_file_of_waiting_events_is_refused(monkeypatch,
     processed(fresh, "events", rows)
     assert processed(fresh, "events", rows[:1]).tally.refused == 1
     assert len(fresh._late._aside) == 160
+
+
+def test_each_checkpoint_that_is_there_has_its_rows(tmp_path):
+    store = AsideStore(CheckpointStore(tmp_path, 2))
+
+    def keys():
+        rows = []
+        while (row := store.oldest()) is not None:
+            rows.append(store.take(row.key).key)
+        return rows
+
+    store.put([Row(key, 1.0, b"", b"") for key in "abc"])
+    first = store.save()
+    assert store.take("b").key == "b"
+    store.put([Row("d", 2.0, b"", b"")])
+    second = store.save()
+    assert (first, second) == ((1, 3), (2, 3))
+    assert (keys(), len(store)) == (["a", "c", "d"], 0)
+    store.restore(*second)
+    assert keys() == ["a", "c", "d"]
+    store.restore(*first)
+    assert keys() == ["a", "b", "c"]
+    store.restore(*first)
+    store.take("a")
+    for key in "xyz":
+        store.put([Row(key, 3.0, b"", b"")])
+        store.save()
+    with pytest.raises(ValueError, match="needs 3 events that wait"):  # no checkpoint needs its rows
+        store.restore(*first)
 
 
 def test_a_damaged_file_of_waiting_events_names_itself(monkeypatch, tmp_path):
@@ -632,6 +691,23 @@ def test_check_names_a_log_of_labels_that_is_not_there(stand):
     assert "labels.path: " in good.stdout
     assert "no field" not in good.stdout
     assert "labels.jsonl: No such file or directory" in done.stderr + done.stdout
+
+
+def test_a_record_without_a_time_follows_the_one_before_it():
+    rng, rows = random.Random(1), [{"id": k, "at": float(at)} for k, at in enumerate((5, 6, 7, 8))]
+    events = Log("events", raws(rows), rng)
+    labels = Log("labels", raws([{"id": 0, "at": 6.5}, {"id": 1, "at": "soon"}, {"id": 2, "at": 7.5}]), rng)
+    rng.randrange = lambda *_: 10
+    events.there, labels.there = 4, 3
+    source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), clocks(settings()))
+    passed = []
+    for _ in range(20):
+        polled = source.poll(0.0)
+        for each in polled.assigned:
+            source.begin(each.partition, 0)
+        passed += [(p, raw.offset // 3) for p, batch in polled.batches.items() for raw in batch.records]
+    places = [f"{partition[0]}{row}" for partition, row in passed]
+    assert places == ["e0", "e1", "l0", "l1", "e2", "l2", "e3"]
 
 
 def test_a_clock_counts_no_misfits():
