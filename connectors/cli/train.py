@@ -128,6 +128,7 @@ def train_command(
                 if learner == configured.learner.name:
                     parameters = {**configured.learner.parameters, **parameters}
                 with connected():
+                    configured.require_targets()
                     parts = connector_of(configured.source.kind).shards(configured, start, end)
             machine = build(learner, task, parameters)
             errors = Console(stderr=True)

@@ -221,10 +221,6 @@ class LabelledSource(Source):
         self._pairs[partition] = _Stream(partition), _Stream(self._labels.labels_of(partition).partition)
         self._pairs[partition][0].begin(position)
 
-    def drained(self, partitions: Collection[str]) -> Collection[str]:
-        """Return those partitions of events of which all records have been polled that are there now."""
-        return self._events.drained(partitions)
-
     def committed(self, partitions: Collection[str]) -> Mapping[str, Committed]:
         """Return what the group has committed, for events and labels."""
         return self._events.committed(list(partitions))

@@ -280,6 +280,8 @@ class LateLabels:
             self._aside.restore(stored.checkpoint, stored.count)
         elif stored.count:
             raise ValueError(f"has {stored.count} events that wait on disk, where a model cannot move")
+        if not stored.count:
+            learner._waiting.forget_aside()
         for key in [key for key in learner.waiting if key not in self.in_memory]:
             learner.tell_one(key, None)
 

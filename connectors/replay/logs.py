@@ -139,6 +139,7 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Lear
     how.refuse(f"it does not go with {file}, whose events have their targets; name the log itself", "labels")
     how.refuse_format(f"{file} says it, in [events] and [schema]", *_OF_FORMAT)
     settings = load(Path(file))
+    settings.require_targets()
     with connector_of(settings.source.kind).open_log(settings, how.start, how.end, how.strict) as log:
         yield log, settings.learner
 

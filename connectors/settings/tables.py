@@ -206,6 +206,15 @@ class Settings(Section):
             weight=None, features=(), ignore=(), columns=labels.columns,
         )  # fmt: skip
 
+    def require_targets(self) -> None:
+        """Raise Failure if the labels are in separate records, which only a daemon reads by its settings."""
+        if self.labels is not None:
+            raise Failure(
+                USAGE,
+                "labels: only streamk run reads them by settings; replay the logs themselves, with --labels, "
+                "--key and --time",
+            )
+
     def events_of(self, partition: str) -> str | None:
         """Return the partition of events whose labels are in this partition; None if it has no labels."""
         return None if self.labels is None else self.labels.events_of(partition, self.source.name)

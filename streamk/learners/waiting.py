@@ -198,6 +198,10 @@ class Waiting:
         self.held[key] = Held(header["number"], json.loads(arrays["x"].tobytes()), events, seen)
         self.aside.remove(events)
 
+    def forget_aside(self) -> None:
+        """Count no events that wait elsewhere any more."""
+        self.aside = Aside()
+
     def exchange(self, experts: list[int], events: int) -> None:
         """Let each event have the outputs that these experts, which restart, had for another one."""
         if self.aside.count:

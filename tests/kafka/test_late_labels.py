@@ -194,7 +194,7 @@ def test_keys_and_times_of_records(stand):
 
 
 def test_two_daemons_share_partitions_of_events_and_labels(stand):
-    """Each has a model of its own; whoever has the events learns their labels."""
+    """Each has its model; the one that reads events learns their labels."""
     stand.topics(partitions=2, names=("in", "labels", "out", "dead"))
     parts = list(slices(4000, 300))
     paths = {n: settings(stand, n, source__blank=True, kafka__session_seconds=SHORT) for n in ("a", "b")}

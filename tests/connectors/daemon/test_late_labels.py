@@ -27,7 +27,7 @@ from connectors.settings.tables import Settings
 from connectors.state.aside import AsideStore, Row
 from connectors.state.disk import CheckpointStore
 from connectors.state.edits import reset
-from tests.kafka.stand import Stand, newest
+from tests.kafka.stand import newest
 from tests.processes import run
 
 
@@ -245,19 +245,24 @@ def read_both(rng, written, crowded, directory):
     assert plain(learner) == plain(streamk.loads(WHOLE.to_bytes()))
 
 
-def test_runs_of_one_kind_are_passed_on_together():
+def passed_on(source, polls):
+    """Return the partition and the record of all that so many polls bring."""
+    records = []
+    for _ in range(polls):
+        polled = source.poll(0.0)
+        for each in polled.assigned:
+            source.begin(each.partition, 0)
+        records += [(name, raw) for name, batch in polled.batches.items() for raw in batch.records]
+    return records
+
+
+def test_records_are_passed_on_in_the_order_of_their_times():
     rng = random.Random(1)
     events, labels = Log("events", raws(EVENTS), rng), Log("labels", raws(LABELS), rng)
     rng.randrange = lambda *_: 10**6
     events.there, labels.there = len(EVENTS), len(LABELS)
     source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), clocks(settings()))
-    times = []
-    for _ in range(3000):
-        polled = source.poll(0.0)
-        for each in polled.assigned:
-            source.begin(each.partition, 0)
-        for partition, batch in polled.batches.items():
-            times += [(json.loads(raw.value)["at"], partition != "labels") for raw in batch.records]
+    times = [(json.loads(raw.value)["at"], name != "labels") for name, raw in passed_on(source, 3000)]
     assert times == sorted(times)
     assert len(times) == len(EVENTS) + len(LABELS)
 
@@ -537,6 +542,23 @@ def test_what_waits_is_stored_with_the_model():
     assert not again.learner.waiting
 
 
+def test_without_what_waits_a_model_counts_nothing_on_disk(monkeypatch, tmp_path):
+    """As after a reset."""
+    operator = crowded_operator(monkeypatch, tmp_path)
+    processed(operator, "events", [{"a": 1.0, "id": k, "at": k} for k in range(200)])
+    again = crowded_operator(monkeypatch, tmp_path / "again")
+    again.restore({"model": operator.snapshot()["model"]})
+    assert again.learner.to_bytes() == plain(streamk.KaczmarzClassifier(features=32, seed=3))
+
+
+def test_other_commands_do_not_read_labels_by_settings(stand):
+    write(stand.directory / "events.jsonl", logs(10)[0])
+    write(stand.directory / "labels.jsonl", logs(10)[1])
+    done = run("replay", files(stand))
+    assert done.returncode == 2
+    assert "labels: only streamk run reads them by settings" in done.stderr
+
+
 # ---- settings
 
 
@@ -570,15 +592,6 @@ def test_times_of_topics_are_of_one_kind():
 
 
 # ---- processes
-
-
-@pytest.fixture
-def stand(tmp_path):
-    stand = Stand("127.0.0.1:1", tmp_path)
-    stand.name = "none"
-    yield stand
-    for process in stand.daemons:
-        process.end()
 
 
 def write(path, rows):
@@ -700,13 +713,7 @@ def test_a_record_without_a_time_follows_the_one_before_it():
     rng.randrange = lambda *_: 10
     events.there, labels.there = 4, 3
     source = LabelledSource(PlayedEvents(events), PlayedLabels(labels), clocks(settings()))
-    passed = []
-    for _ in range(20):
-        polled = source.poll(0.0)
-        for each in polled.assigned:
-            source.begin(each.partition, 0)
-        passed += [(p, raw.offset // 3) for p, batch in polled.batches.items() for raw in batch.records]
-    places = [f"{partition[0]}{row}" for partition, row in passed]
+    places = [f"{partition[0]}{raw.offset // 3}" for partition, raw in passed_on(source, 20)]
     assert places == ["e0", "e1", "l0", "l1", "e2", "l2", "e3"]
 
 

@@ -22,17 +22,8 @@ from connectors.daemon.telemetry import Telemetry
 from connectors.settings.file import load
 from connectors.settings.tables import Settings
 from connectors.state.disk import CheckpointStore
-from tests.kafka.stand import Stand, events, newest
+from tests.kafka.stand import events, newest
 from tests.processes import ROOT, run
-
-
-@pytest.fixture
-def stand(tmp_path):
-    stand = Stand("127.0.0.1:1", tmp_path)
-    stand.name = "none"
-    yield stand
-    for process in stand.daemons:
-        process.end()
 
 
 def write(path, sent):
