@@ -19,7 +19,7 @@ from connectors.state.checkpoint import Checkpoint, restored
 from connectors.state.disk import CheckpointStore, require_no_checkpoints
 from connectors.state.positions import lost_position, metadata_of
 from connectors.state.topic import other_owner
-from connectors.state.training import digest_of, require_same_digest, require_same_training, training_of
+from connectors.state.training import policy_of, require_same_digest, require_same_training, training_of
 
 
 def check_command(config: Config) -> None:
@@ -61,22 +61,21 @@ def check(settings: Settings) -> Iterator[str]:
 
 def _group(settings: Settings, store: CheckpointStore) -> str:
     """Return how far the group has read, if no other model and no other program is in it."""
-    group = settings.source.start_policy.group
+    policy = policy_of(settings)
     paths, mine = store.paths(), store.identity()
     saved = Checkpoint.read(paths[-1]).partitions if paths else {}
-    digest = digest_of(training_of(settings))
     try:
         positions = connector_of(settings.source.kind).committed(settings)
     except Interruption as error:
         raise Failure(AWAY, str(error)) from None
     for name, committed in positions.items():
         if committed is None and name in saved:
-            raise lost_position(name, saved[name].position, group)
+            raise lost_position(name, saved[name].position, policy.group)
         metadata = metadata_of(committed)
         if not metadata.owners or metadata.owners[-1].model != mine:
-            require_same_digest(name, metadata.digest, digest, group)
+            require_same_digest(name, metadata.digest, policy)
     count = sum(committed is not None for committed in positions.values())
-    return f"source.group: {group} has read from {count} of {len(positions)} partitions"
+    return f"source.group: {policy.group} has read from {count} of {len(positions)} partitions"
 
 
 def _snapshots(settings: Settings, topic: str) -> str:

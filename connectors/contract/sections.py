@@ -77,6 +77,8 @@ class StartPolicy(NamedTuple):
         Name of the consumer group; empty if the source has none.
     digest
         Of the settings that the model is trained with; empty if it does not count.
+    digest_before
+        The same as versions up to 0.5 wrote it.
     """
 
     start: str = EARLIEST
@@ -84,6 +86,7 @@ class StartPolicy(NamedTuple):
     blank: bool = False
     group: str = ""
     digest: str = ""
+    digest_before: str = ""
 
 
 class SourceSection(Section):

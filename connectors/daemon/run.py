@@ -29,7 +29,7 @@ from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import LogSection, Settings
 from connectors.state.aside import AsideStore
 from connectors.state.disk import CheckpointStore, DiskBackend, require_no_checkpoints
-from connectors.state.training import digest_of, training_of
+from connectors.state.training import policy_of, training_of
 
 log = logging.getLogger(__name__)
 LIVE: Mapping[str, Collection[str]] = {  # keys that take effect while the daemon runs, by table
@@ -304,9 +304,7 @@ def start_session(
 ) -> Session:
     """Return a session that learns."""
     decoder = source.decoder or settings.decoder()
-    policy, training = settings.source.start_policy, training_of(settings)
-    if policy.group:
-        policy = policy._replace(digest=digest_of(training))
+    policy, training = policy_of(settings), training_of(settings)
     if settings.snapshots is None:
         late = None if settings.labels is None else late_labels(settings, source.label_decoder, aside)
         learning = SingleLearning(settings, decoder, telemetry, late=late)

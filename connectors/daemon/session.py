@@ -158,8 +158,7 @@ class Session:
         self._source.require_daemons()
         others = [name for name in self._source.partitions() if name not in self._metadata]
         for name, committed in self._source.committed(others).items():
-            digest = metadata_of(committed).digest
-            require_same_digest(name, digest, self._policy.digest, self._policy.group)
+            require_same_digest(name, metadata_of(committed).digest, self._policy)
 
     def _owned(self) -> dict[str, Progress]:
         return {name: self._partitions[name] for name in self._metadata}

@@ -204,7 +204,7 @@ def find_start(
     """
     committed, metadata = assigned.committed, metadata_of(assigned.committed)
     if not metadata.owners or metadata.owners[-1].model != model:  # its checkpoint has all settings
-        require_same_digest(assigned.partition, metadata.digest, policy.digest, policy.group)
+        require_same_digest(assigned.partition, metadata.digest, policy)
     read = ("" if saved is None else saved.identity), metadata.identity
     if other := next((one for one in read if not same_identity(one, assigned.identity)), ""):
         start, count = _start_recreated(model, assigned, other, metadata, policy)

@@ -3,17 +3,22 @@
 Checkpoints and snapshots store the settings that decide what an event teaches: target, inputs and learner.
 The metadata of every committed position has their digest. A daemon whose settings differ stops, so neither a
 changed target nor a second model in the same consumer group goes unnoticed; ``streamk adopt`` continues
-with the change.
+with the change. Settings at their defaults do not count in the digest, so that daemons of two versions may
+share a group as long as a setting that only one of them has is not used.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.contract.sections import StartPolicy
+from connectors.events.learners import learner_classes
+from connectors.events.names import SEED
 from connectors.settings.tables import Schema, Settings
 from connectors.state.checkpoint import Checkpoint
 
@@ -53,10 +58,35 @@ def training_of(settings: Settings) -> Training:
     return stored
 
 
-def digest_of(training: Mapping[str, object]) -> str:
-    """Return twelve hexadecimal digits that differ between different settings."""
-    text = json.dumps(dict(training), sort_keys=True, separators=(",", ":"))
+def _with_effect(training: Training) -> Training:
+    """Return the settings without those that are not set, and without parameters at their defaults."""
+    cls = learner_classes(str(training["learner.name"]))[str(training["learner.task"])]
+    parameters = inspect.signature(cls).parameters
+    defaults = {f"{_PARAMETER}{name}": parameter.default for name, parameter in parameters.items()}
+    stored: Training = json.loads(json.dumps({**defaults, f"{_PARAMETER}seed": SEED}, default=str))
+    return {
+        key: value
+        for key, value in training.items()
+        if value not in (None, [], {}) and not (key in stored and value == stored[key])
+    }
+
+
+def digest_of(training: Training) -> str:
+    """Return twelve hexadecimal digits that differ between settings of different meanings."""
+    return _digest(_with_effect(training))
+
+
+def _digest(training: Training) -> str:
+    text = json.dumps(training, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def policy_of(settings: Settings) -> StartPolicy:
+    """Return where a daemon starts to read, with the digests that its group may have committed."""
+    policy, training = settings.source.start_policy, training_of(settings)
+    if not policy.group:
+        return policy
+    return policy._replace(digest=digest_of(training), digest_before=_digest(training))
 
 
 def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
@@ -107,12 +137,13 @@ def require_same_training(checkpoint: Checkpoint, now: Training | None, where: s
         )
 
 
-def require_same_digest(partition: str, stored: str, digest: str, group: str) -> None:
+def require_same_digest(partition: str, stored: str, policy: StartPolicy) -> None:
     """Raise Failure if the group's metadata of a partition has the digest of other settings."""
-    if stored and digest and stored != digest:
+    if stored and policy.digest and stored not in (policy.digest, policy.digest_before):
         raise Failure(
             CHECKPOINT,
-            f"{partition}: a model with other settings (events or learner) reads it in the group {group!r}. "
+            f"{partition}: a model with other settings (events or learner) reads it in the group "
+            f"{policy.group!r}. "
             "Give this model a source.group of its own, or stop all daemons of the group and run `streamk "
             "adopt SETTINGS`, to continue from its positions with these settings",
         )
