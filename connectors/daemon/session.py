@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 
 from connectors.contract.errors import Failure, Interruption, UnreadableRecords
-from connectors.contract.records import MOST, Assigned, Committed, Endpoints, Raw, RawBatch
+from connectors.contract.records import MOST, PREDICTIONS, Assigned, Committed, Endpoints, Raw, RawBatch
 from connectors.contract.sections import Limits, StartPolicy
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings.tables import Checkpoints
@@ -234,7 +234,7 @@ class Session:
         progress, tally, done = self._partitions[partition], processed.tally, processed.done
         progress.position = after if done == len(records) else records[done].offset
         # before a sink can interrupt: the operator has scored these records, and they would be scored twice
-        self._telemetry.count(partition, progress.position, processed)
+        self._telemetry.count(partition, progress.position, processed, records[:done])
         with self._telemetry.awaits("write"):
             for sink in self._sinks.values():
                 self._truncated += sink.write(processed.outputs)
@@ -247,7 +247,9 @@ class Session:
         seconds = self._clock() - started
         if done:
             self._pace = seconds / done
-            self._telemetry.worked(seconds, records[done - 1].timestamp)
+            self._telemetry.worked(seconds)
+        if PREDICTIONS not in self._sinks:
+            self._telemetry.delivered()
         if processed.failure is not None:
             self.save()
             raise processed.failure
@@ -287,6 +289,7 @@ class Session:
 
     def _count_commit(self, kind: str, started: float) -> None:
         self._telemetry.committed(kind, self._clock() - started, self._truncated)
+        self._telemetry.delivered()
         self._truncated = 0
 
     def _advance(self, positions: Mapping[str, Committed]) -> None:

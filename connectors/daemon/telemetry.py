@@ -28,9 +28,11 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.metrics_core import HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from connectors.contract.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
-from connectors.contract.records import CAUSES, Processed, Tally
+from connectors.contract.records import CAUSES, Processed, Raw, Tally
 from connectors.events.joining import FATES
 from connectors.operators.field_watch import FieldWatch
 from connectors.operators.outputs import Outcome
@@ -44,6 +46,7 @@ _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answere
 _LATE = 0.75  # share of the time for an answer after which there is none: what asks notices later
 _NONE: Mapping[str, int] = MappingProxyType({})
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper bounds of the histograms' buckets
+_DELAYS = (0.01, 0.03, *_SECONDS[4:], 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5)  # to half a week
 
 
 class Series(NamedTuple):
@@ -96,7 +99,11 @@ SERIES = (
         "Offsets that open transactions hide: end of the partition minus its last stable offset",
         {"partition": ()},
     ),
-    Series("streamk_delay_seconds", "gauge", "Time from the timestamp of the last record to its outputs"),
+    Series(
+        "streamk_delay_seconds", "histogram",
+        "Time from the timestamp of a record until its prediction is committed; without predictions, until "
+        "it is processed",
+    ),
     Series("streamk_batch_seconds", "histogram", "Processing time of a micro-batch"),
     Series("streamk_loss", "gauge", "Running mean of the log loss, or of the absolute error"),
     Series("streamk_error", "gauge", "Running share of wrong labels, or mean absolute error"),
@@ -130,6 +137,26 @@ SERIES = (
 )  # fmt: skip
 
 
+class Delays(Collector):
+    """The histogram of many delays at once."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+        self._state = np.zeros(len(_DELAYS) + 1, np.int64), 0.0  # counts and sum; a scrape has a thread
+
+    def add(self, seconds: NDArray[np.float64]) -> None:
+        """Add delays."""
+        counts, total = self._state
+        places = np.searchsorted(_DELAYS, seconds)
+        self._state = counts + np.bincount(places, minlength=counts.size), total + float(seconds.sum())
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Return the histogram as of now."""
+        counts, total = self._state
+        pairs = zip((*map(str, _DELAYS), "+Inf"), np.cumsum(counts).tolist(), strict=True)
+        yield HistogramMetricFamily(self._series.name, self._series.help, buckets=[*pairs], sum_value=total)
+
+
 class Metrics:
     """The series in a separate registry, with those of the process and of Python.
 
@@ -149,6 +176,10 @@ class Metrics:
                 made = self._counters[name] = Counter(name, text, [*labels], registry=r)
             elif kind == "gauge":
                 made = self._gauges[name] = Gauge(name, text, [*labels], registry=r)
+            elif name == "streamk_delay_seconds":
+                self.delays = Delays(Series(name, kind, text))
+                r.register(self.delays)
+                continue
             else:
                 made = self._histograms[name] = Histogram(name, text, [*labels], registry=r, buckets=_SECONDS)
             for label, values in labels.items():
@@ -230,6 +261,7 @@ class Telemetry:
         self._unsaved_since: float | None = None  # when the first event was read that no checkpoint holds
         self._counted: dict[str, tuple[str, int]] = {}  # identity and position, by partition
         self._replaying = False
+        self._undelivered: list[int] = []  # times of records whose outputs are not committed
         self._assigned: set[str] = set()
         self._models: dict[str, tuple[int, int]] = {}  # features and events
         self._late: dict[str, tuple[int, int]] = {}  # events that wait for labels, and labels for events
@@ -322,13 +354,14 @@ class Telemetry:
         """Say whether the records to be processed next are counted already."""
         self._replaying = replaying
 
-    def count(self, partition: str, after: int, processed: Processed) -> None:
+    def count(self, partition: str, after: int, processed: Processed, records: Sequence[Raw] = ()) -> None:
         """Count what an operator made of records up to a position, unless they are replayed."""
         metrics = self._metrics
         if self._replaying:
             metrics.count("streamk_replayed_events_total", processed.done)
             return
         self._counted[partition] = self._counted[partition][0], after
+        self._undelivered += [raw.timestamp for raw in records if raw.timestamp is not None]
         for result, count in processed.tally._asdict().items():
             metrics.count("streamk_events_total", count, result=result)
         for cause, count in processed.causes.items():
@@ -336,13 +369,18 @@ class Telemetry:
         for fate, count in processed.fates.items():
             metrics.count("streamk_labels_total", count, fate=fate)
 
-    def worked(self, seconds: float, timestamp: int | None) -> None:
-        """Note work that took so long; the last record has this time, in milliseconds since the epoch."""
+    def worked(self, seconds: float) -> None:
+        """Note work that took so long."""
         self.beat()
         self._advanced = self._beaten
         self._metrics.observe("streamk_batch_seconds", seconds)
-        if timestamp is not None and not self._replaying:  # a replay has no outputs
-            self._metrics.set("streamk_delay_seconds", time.time() - timestamp / 1000)
+
+    def delivered(self) -> None:
+        """Note that the outputs of all records are committed; times that are still to come count as now."""
+        if self._undelivered:
+            times = np.array(self._undelivered, np.float64) / 1000
+            self._metrics.delays.add(np.maximum(time.time() - times, 0.0))
+            self._undelivered.clear()
 
     def learned(self, outcomes: Sequence[Outcome], learner: Learner, place: str = "") -> None:
         """Follow the losses of predictions, and the model, one of several if it has a place."""

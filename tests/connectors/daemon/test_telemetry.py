@@ -56,7 +56,7 @@ def work(telemetry, outcomes, seconds=0.01, learner=LEARNER):
     telemetry.learned(outcomes, learner)
     telemetry.begin("a-0", 0, 10**6)
     telemetry.count("a-0", 1, Processed([], tally(outcomes, 0), len(outcomes)))
-    telemetry.worked(seconds, outcomes[-1].raw.timestamp if outcomes else None)
+    telemetry.worked(seconds)
 
 
 def metrics(telemetry):
@@ -66,6 +66,64 @@ def metrics(telemetry):
     assert kind.startswith("text/plain")
     lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+# ---- delays
+
+
+def delays(telemetry):
+    """Return how many delays there are up to each bound, the sum, and all."""
+    found = {k.removeprefix("streamk_delay_seconds"): v for k, v in metrics(telemetry).items()}
+    buckets = {k[12:-2]: v for k, v in found.items() if k.startswith('_bucket{le="')}
+    return buckets, found["_sum"], found["_count"]
+
+
+def record(telemetry, *ages, after=10):
+    now = 1e9 + 1000.0
+    raws = [
+        Raw(k, b"", timestamp=None if age is None else int((now - age) * 1000)) for k, age in enumerate(ages)
+    ]
+    telemetry.count("a-0", after, Processed([], Tally(len(ages), 0, 0, 0), len(ages)), raws)
+
+
+def test_delays_count_once_predictions_are_committed(clock):
+    telemetry = Telemetry()
+    telemetry.begin("a-0", 0, 10**6)
+    record(telemetry, 0.0, 2.0, None)
+    assert delays(telemetry)[2] == 0.0  # they are not committed yet
+    clock.now += 5.0
+    telemetry.delivered()
+    buckets, total, count = delays(telemetry)
+    assert (total, count) == (12.0, 2.0)
+    assert (buckets["3.0"], buckets["10.0"], buckets["+Inf"]) == (0.0, 2.0, 2.0)
+    clock.now += 1000.0
+    telemetry.delivered()
+    assert delays(telemetry) == (buckets, total, count)  # silence adds nothing
+
+
+def test_delays_are_never_negative_and_replays_add_none(clock):
+    telemetry = Telemetry()
+    telemetry.begin("a-0", 0, 10**6)
+    record(telemetry, -3600.0, 10**6)  # by a clock that is an hour ahead, and after more than a week
+    telemetry.replays(True)
+    record(telemetry, 1.0)
+    telemetry.delivered()
+    buckets, total, count = delays(telemetry)
+    assert (total, count) == (10.0**6, 2.0)
+    assert (buckets["0.01"], buckets["300000.0"], buckets["+Inf"]) == (1.0, 1.0, 2.0)
+
+
+def test_a_delay_includes_the_time_of_an_interruption(clock):
+    telemetry = Telemetry()
+    telemetry.begin("a-0", 0, 10**6)
+    record(telemetry, 0.0)
+    telemetry.restarted("the broker is away")
+    clock.now += 50.0
+    telemetry.begin("a-0", 0, 10**6)
+    telemetry.replays(True)
+    record(telemetry, 50.0)
+    telemetry.delivered()
+    assert delays(telemetry)[1:] == (50.0, 1.0)
 
 
 # ---- metrics
