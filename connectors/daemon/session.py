@@ -74,6 +74,7 @@ class Session:
         self._emitted: dict[str, int] = {}  # up to where they were before this session
         self._unsaved = self._unconfirmed = self._reported = 0
         self._truncated = 0  # truncated dead letters that are not committed yet
+        self._predicts = False  # whether it has written predictions, which are there once they are committed
         self.processed = 0  # records
         self.committed: dict[str, int] = {}
         self._pace = 0.0  # seconds a record
@@ -248,7 +249,8 @@ class Session:
         if done:
             self._pace = seconds / done
             self._telemetry.worked(seconds)
-        if PREDICTIONS not in self._sinks:
+        self._predicts = self._predicts or any(each.kind == PREDICTIONS for each in processed.outputs)
+        if not (self._sinks and self._predicts):
             self._telemetry.delivered()
         if processed.failure is not None:
             self.save()

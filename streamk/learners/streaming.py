@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 from numba import typeof
 
-from streamk.arrays import AnyArray, Array, Arrays, Floats, Json, Places
+from streamk.arrays import AnyArray, Array, Arrays, Floats, Json, Places, padded
 from streamk.combining.calibration import Calibration
 from streamk.combining.combiner import Mean
 from streamk.encoding.batches import Batch, portions, prepare_whole
@@ -313,6 +313,8 @@ class StreamingLearner(Learner):
         ``goal`` is ``(2, n)``: target and weight. Targets and rows have been checked.
         """
         most = max(outputs, self._outputs)
+        if self._is_frozen and wanted and not (goal[1] > 0.0).any():
+            return padded(self._predict_batch(rows), (len(rows), most))
         out = np.zeros((len(rows) if wanted else 0, most))
         for where, portion in portions(rows, self._codec.inputs, goal[1] > 0.0):
             self._learn_portion(portion, goal[:, where], most, out[where] if wanted else out)

@@ -119,3 +119,20 @@ def test_impossible_copies_are_refused(name, value):
     arrays[name].flat[0] = value
     with pytest.raises(ValueError, match="impossible"):
         type(learner)._from_parts(header, arrays)
+
+
+@pytest.mark.parametrize("name", subjects())
+def test_a_frozen_learner_passed_events_without_weight_predicts_as_before(name):
+    """Also numbers that rise steadily, which a frozen learner holds at their last value."""
+    cls, extra = LEARNERS[name]
+    learner = build(cls, extra)
+    pairs = [({**x, "t": float(i)}, y) for i, (x, y) in enumerate(events(700, classifies=learner.classifies))]
+    learner.learn_many(*zip(*pairs[:600], strict=True))
+    model, new = learner.frozen(), [x for x, _ in pairs[600:]]
+    before = model.to_bytes()
+    wanted = model.predict_proba_many(new) if learner.classifies else model.predict_many(new)
+    for targets in ([None] * len(new), [y for _, y in pairs[600:]]):
+        found = model.predict_learn_array(new, targets, [0.0] * len(new))
+        columns = [[p[label] for label in learner.labels] for p in wanted] if learner.classifies else wanted
+        np.testing.assert_array_equal(found, columns)
+    assert model.to_bytes() == before

@@ -45,6 +45,24 @@ def test_a_crash_while_a_partition_is_handed_over(k, sinks):
     world.finish()
 
 
+def delays(member):
+    return member.telemetry.registry.get_sample_value("streamk_delay_seconds_count") or 0.0
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_delays_end_when_predictions_are_committed(sinks):
+    world = World(("a",), ("p-0",), sinks)
+    member, ends = world.members["a"], []
+    for _ in range(12):
+        world.take("step", "a")
+        session = member.session
+        ends.append((delays(member), session.processed, session.committed.get("p-0", 0)))
+    assert ends[-1][0] > 0.0
+    for delayed, processed, committed in ends:
+        read = committed - committed // 11 if sinks else processed  # one record in eleven is none
+        assert delayed == read, ends
+
+
 def expelled(sinks=False):
     """Return a world where ``a`` has been put out of the group while it learned."""
     world = World(("a", "b"), ("p-0",), sinks)

@@ -213,7 +213,11 @@ class PlayedSource(Source):
         for p, at in self._at.items():
             until = min(at + min(self._member.most, most), broker.end[p])
             if until > at:
-                records = [Raw(k, b"%d" % k) for k in range(max(at, broker.first[p]), until) if k % 11 != 10]
+                records = [
+                    Raw(k, b"%d" % k, timestamp=1000 * k)
+                    for k in range(max(at, broker.first[p]), until)
+                    if k % 11 != 10
+                ]
                 batches[p] = RawBatch(records, until)
                 self._at[p] = until
         unbegun = sorted(mine - self._at.keys())
