@@ -104,7 +104,7 @@ COMMANDS = {
     ),
     "publish": Subcommand(
         "publish",
-        "Merge the newest models of all partitions, and publish the result.",
+        "Publish the newest model of a daemon, or of all partitions together.",
         "streamk publish streamk.toml --to models -o model.streamk",
     ),
     "fetch": Subcommand(

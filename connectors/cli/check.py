@@ -11,8 +11,10 @@ from connectors.cli.arguments import Config
 from connectors.cli.exits import exits, working
 from connectors.contract.errors import AWAY, CHECKPOINT, Failure, Interruption
 from connectors.daemon.logs import load_and_log
+from connectors.daemon.telemetry import Telemetry
 from connectors.formats.open_file import require_writable
 from connectors.kafka.sections import TopicSourceSection
+from connectors.publish.following import Follower
 from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import Settings
 from connectors.state.checkpoint import Checkpoint, restored
@@ -54,7 +56,10 @@ def check(settings: Settings) -> Iterator[str]:
         require_no_checkpoints(store)
         yield _snapshots(settings, settings.snapshots.topic)
         return
-    yield _checkpoints(settings, store)
+    if settings.learner.follow is None:
+        yield _checkpoints(settings, store)
+    else:
+        yield _followed(settings)
     if settings.source.start_policy.group:
         yield _group(settings, store)
 
@@ -76,6 +81,21 @@ def _group(settings: Settings, store: CheckpointStore) -> str:
             require_same_digest(name, metadata.digest, policy)
     count = sum(committed is not None for committed in positions.values())
     return f"source.group: {policy.group} has read from {count} of {len(positions)} partitions"
+
+
+def _followed(settings: Settings) -> str:
+    """Return which published model would predict."""
+    follower = Follower(settings, Telemetry())
+    try:
+        follower.look()
+    except Interruption as error:
+        raise Failure(AWAY, str(error)) from None
+    finally:
+        follower.close()
+    if follower.current is None:
+        return f"learner.follow: no model is published in {follower.follow} yet"
+    origin = follower.current.origin
+    return f"learner.follow: {follower.follow} holds {origin.model} {origin.version}"
 
 
 def _snapshots(settings: Settings, topic: str) -> str:

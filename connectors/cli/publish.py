@@ -17,7 +17,8 @@ from connectors.cli.arguments import AsJson, Config, check_place
 from connectors.cli.exits import connected, exits, usage, working
 from connectors.contract.errors import AWAY, Failure, Interruption
 from connectors.daemon.signals import signals
-from connectors.publish.run import Destination, Publication, publish, target_of
+from connectors.publish.following import version_of
+from connectors.publish.run import Destination, NoModelYetError, Publication, publish, target_of
 from connectors.settings.file import load
 from connectors.settings.tables import Settings
 
@@ -29,7 +30,7 @@ def publish_command(
     to: Annotated[str | None, typer.Option("--to", help="A compacted topic.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A model file.")] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Of the model in the topic; source.topic by default.")
+        str | None, typer.Option("--name", help="Of the model in the topic; by default that of the source.")
     ] = None,
     every: Annotated[
         float | None, typer.Option("--every", min=1.0, help="Publish again and again, after so many seconds.")
@@ -42,7 +43,7 @@ def publish_command(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge the newest models of all partitions, and publish the result.
+    """Publish the newest model of a daemon, or of all partitions together.
 
     It is the model to deploy where no labels come: it predicts, and does not learn.
     Its version is the offsets up to which it has learned each partition. Nothing is written where this
@@ -66,8 +67,8 @@ def publish_command(
 def _repeat(
     settings: Settings, target: Destination, every: float, as_json: bool, stop: threading.Event
 ) -> None:
-    """Publish again and again until a signal comes; wait for absent brokers."""
-    seen = time.monotonic()
+    """Publish again and again until a signal comes; wait for a first model, and for absent brokers."""
+    seen, waits = time.monotonic(), False
     while not stop.is_set():
         started = time.monotonic()
         try:
@@ -75,6 +76,10 @@ def _repeat(
             seen = time.monotonic()
             if outcome.written:
                 show(outcome, target, as_json)
+        except NoModelYetError as error:
+            if not waits:
+                waits = True
+                log.warning("%s; waiting for it", error)
         except Interruption as error:
             if time.monotonic() - seen > settings.kafka.away_seconds:
                 raise Failure(AWAY, f"{error} (kafka.away_seconds)") from None
@@ -87,7 +92,8 @@ def show(outcome: Publication, target: Destination, as_json: bool) -> None:
     model = outcome.model
     if as_json:
         rows = [row._asdict() for row in model.rows]
-        whole = {"name": target.name, "bytes": len(model.model), **model.about}
+        version = version_of(model.model, model.about["events"])
+        whole = {"name": target.name, "version": version, "bytes": len(model.model), **model.about}
         typer.echo(json.dumps({"snapshots": rows, "model": whole, "written": outcome.written}))
         return
     table = Table()
@@ -102,5 +108,6 @@ def show(outcome: Publication, target: Destination, as_json: bool) -> None:
     if outcome.missing:
         names = ", ".join(row.partition for row in outcome.missing)
         console.print(f"no snapshot yet: {names}", highlight=False, soft_wrap=True)
-    done = f"published to {' and '.join(outcome.written)}" if outcome.written else "published already"
-    console.print(done, highlight=False, soft_wrap=True)
+    version = version_of(model.model, model.about["events"])
+    done = f"published to {' and '.join(outcome.written)}" if outcome.written else "published already,"
+    console.print(f"{done} as version {version}", highlight=False, soft_wrap=True)

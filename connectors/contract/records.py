@@ -34,6 +34,9 @@ PREDICTIONS, DEAD_LETTERS, SNAPSHOTS = "predictions", "dead_letters", "snapshots
 SENT, TRUNCATED, TOO_LARGE, OTHER = "sent", "truncated", "too large", "other"  # what became of dead letters
 
 
+Headers = Sequence[tuple[str, bytes]]
+
+
 class Raw(NamedTuple):
     """One record as it came; a record of kafka-python is one too."""
 
@@ -41,7 +44,7 @@ class Raw(NamedTuple):
     value: bytes | None
     key: bytes | None = None
     timestamp: int | None = None  # milliseconds since the epoch
-    headers: Sequence[tuple[str, bytes]] = ()
+    headers: Headers = ()
 
 
 def read_bound(text: str) -> int | datetime:
@@ -283,6 +286,7 @@ class Output(NamedTuple):
     partition: str
     raw: Raw
     body: bytes  # what is written; of a dead letter, the reason
+    headers: Headers = ()  # of a prediction; the same for all outputs of a batch
 
 
 class Sink(Protocol):

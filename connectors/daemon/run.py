@@ -12,10 +12,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
+from math import inf
 from typing import Protocol
 
-from connectors.contract.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
+from connectors.contract.errors import AWAY, STUCK, USAGE, BrokerUnavailable, Failure, Interruption
 from connectors.contract.records import Endpoints, Sink, Source
 from connectors.contract.sections import Limits, Section
 from connectors.daemon.label_source import Clock, LabelledSource
@@ -25,8 +26,10 @@ from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.telemetry import Telemetry
 from connectors.operators.late_labels import late_labels
 from connectors.operators.learning import PartitionedLearning, SingleLearning
+from connectors.operators.scoring import ModelInUse, Scorer
+from connectors.publish.following import Follower
 from connectors.settings.connector import by_connector, connector_of
-from connectors.settings.tables import LogSection, Settings
+from connectors.settings.tables import LogSection, Settings, read_as_stored
 from connectors.state.aside import AsideStore
 from connectors.state.disk import CheckpointStore, DiskBackend, require_no_checkpoints
 from connectors.state.training import policy_of, training_of
@@ -228,9 +231,15 @@ class _Daemon:
         self._live, self._store, self._telemetry, self.requests = live, store, telemetry, Requests()
         self._aside = AsideStore(store)  # of all sessions, since each of them would lock the file
         self._limit = RestartLimit(live.current.kafka.away_seconds, live.current.limits.restarts)
+        follows = live.current.learner.follow is not None
+        self._follower = Follower(live.current, telemetry) if follows else None
 
     def run(self) -> None:
         """Run sessions until one ends by itself or a signal stops the daemon."""
+        with nullcontext() if self._follower is None else self._follower.running():
+            self._run_sessions()
+
+    def _run_sessions(self) -> None:
         requests, pause, logged, logged_at, again = self.requests, 0.1, "", 0.0, False
         while not requests.stop.is_set():
             if again:  # clients of a session that ended stay in reference cycles, with their sockets
@@ -257,9 +266,16 @@ class _Daemon:
 
     def _run_session(self) -> None:
         """Run one session to its end."""
-        settings, requests = self._live.current, self.requests
+        settings, requests, follower = self._live.current, self.requests, self._follower
+        if follower is not None:
+            self._await_model(follower)
+            settings = read_as_stored(settings, follower.stored)
+            if requests.stop.is_set():
+                return
         with open_source_and_sinks(settings, self._store, self._limit.applied()) as (source, sinks):
-            session = start_session(settings, self._store, source, sinks, self._telemetry, self._aside)
+            session = start_session(
+                settings, self._store, source, sinks, self._telemetry, self._aside, follower
+            )
             frozen = False
             self._limit.follow(session)
             try:
@@ -277,6 +293,22 @@ class _Daemon:
             finally:
                 self._telemetry.ready = False  # to close may take a while
                 session.close()
+
+    def _await_model(self, follower: Follower) -> None:
+        """Wait until a model is published, or a signal stops the daemon."""
+        waiting = f"no model is published in {follower.follow} yet (learner.follow)"
+        looked = logged = -inf
+        while follower.current is None and not self.requests.stop.is_set():
+            self._telemetry.beat()
+            self._reload()
+            if (now := time.monotonic()) - looked >= 1.0:
+                looked = now
+                with self._limit.applied():
+                    follower.look()
+                if follower.current is None and now - logged >= _REPEAT:
+                    logged, self._telemetry.unready = now, waiting
+                    log.warning("%s; waiting for it", waiting)
+            self.requests.stop.wait(0.1)
 
     def _reload(self, session: Session | None = None) -> None:
         """Read the settings again if a signal requested it."""
@@ -301,14 +333,28 @@ def start_session(
     sinks: dict[str, Sink],
     telemetry: Telemetry,
     aside: AsideStore | None = None,
+    follower: Follower | None = None,
 ) -> Session:
-    """Return a session that learns."""
+    """Return a session that learns, or predicts with the models that a follower reads."""
     decoder = source.decoder or settings.decoder()
     policy, training = policy_of(settings), training_of(settings)
+    if follower is not None:
+        scorer = Scorer(settings, decoder, telemetry, partial(_current, follower))
+        backend = DiskBackend(scorer, store, source, sinks)
+        scorer.decode_by(source.decoder or settings.decoder())
+        return Session(
+            backend, Endpoints(source, sinks), telemetry, settings.checkpoints, policy._replace(blank=True)
+        )
     if settings.snapshots is None:
         late = None if settings.labels is None else late_labels(settings, source.label_decoder, aside)
         learning = SingleLearning(settings, decoder, telemetry, late=late)
         disk = DiskBackend(learning, store, source, sinks, training)
+        if not settings.learner.learns and not learning.learner.events:
+            raise Failure(
+                USAGE,
+                f"learner.learn: {store.directory} holds no model that has learned, and nothing is learned; "
+                "set learner.follow to predict with a published model",
+            )
         # the checkpoint may hold what was inferred from a log
         learning.decode_by(source.decoder or settings.decoder(), source.label_decoder)
         return Session(disk, Endpoints(source, sinks), telemetry, settings.checkpoints, policy)
@@ -318,6 +364,12 @@ def start_session(
     models = PartitionedLearning(settings, decoder, telemetry)
     topic = open_topic_backend(models, settings, sinks.values(), training)
     return Session(topic, Endpoints(source, sinks), telemetry, settings.checkpoints, policy)
+
+
+def _current(follower: Follower) -> ModelInUse:
+    """Return the newest model; there is one."""
+    assert follower.current is not None
+    return follower.current
 
 
 @contextmanager

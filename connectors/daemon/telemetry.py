@@ -108,6 +108,11 @@ SERIES = (
     Series("streamk_loss", "gauge", "Running mean of the log loss, or of the absolute error"),
     Series("streamk_error", "gauge", "Running share of wrong labels, or mean absolute error"),
     Series("streamk_drifts_total", "counter", "Rises of the error that ADWIN detected"),
+    Series("streamk_model_version", "gauge", "1, labelled by the published model in use", {"version": ()}),
+    Series(
+        "streamk_models_total", "counter", "Published models by result; refused: damaged, or of another task",
+        {"result": ("used", "refused")},
+    ),
     Series("streamk_features", "gauge", "Random features in use, of all models"),
     Series("streamk_model_events", "gauge", "Events that the models have learned"),
     Series(
@@ -266,7 +271,8 @@ class Telemetry:
         self._models: dict[str, tuple[int, int]] = {}  # features and events
         self._late: dict[str, tuple[int, int]] = {}  # events that wait for labels, and labels for events
         self._interruption: tuple[float, int, str, bool] | None = None  # since, sessions, reason, absence
-        self.ready = False
+        self._version = ""  # of the published model in use
+        self.ready, self.unready = False, "the checkpoint is not loaded yet, or the source is not open"
         self.warned: set[str] = set()  # fields whose change of kind is in the log
         self._metrics = metrics = Metrics()
         self.fields = FieldWatch(
@@ -411,6 +417,17 @@ class Telemetry:
         self._models.pop(place, None)
         self._late.pop(place, None)
         self._add_up()
+
+    def predicts_with(self, version: str) -> None:
+        """Follow which version of a published model predicts."""
+        if version != self._version:
+            self._version = version
+            self._metrics.replace("streamk_model_version", "version", {version: 1.0})
+            self._metrics.count("streamk_models_total", result="used")
+
+    def refused_model(self) -> None:
+        """Count a published model that cannot be used."""
+        self._metrics.count("streamk_models_total", result="refused")
 
     def _add_up(self) -> None:
         models = self._models.values()
@@ -565,7 +582,7 @@ class Telemetry:
             if path == "/ready":
                 problem = problem or self.unanswered_problem()
                 if not self.ready:
-                    problem = problem or "the checkpoint is not loaded yet, or the source is not open"
+                    problem = problem or self.unready
             return (503 if problem else 200), text, (problem or "ok").encode() + b"\n"
         return 404, text, b"there are /metrics, /healthz and /ready\n"
 

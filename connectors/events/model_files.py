@@ -59,11 +59,16 @@ def load(path: Path) -> ModelFile:
         If it cannot be read.
     """
     learner, extra = loads_with_extra(path.read_bytes(), str(path))
-    stored = extra.get("format", _of_checkpoint(extra)) if isinstance(extra, dict) else None
-    return ModelFile(path, learner, stored if isinstance(stored, dict) else None)
+    return ModelFile(path, learner, stored_of_extra(extra))
 
 
-def _of_checkpoint(extra: Fields) -> Stored | None:
+def stored_of_extra(extra: object) -> Stored | None:
+    """Return what a file says of the format of its events; None if that is nothing."""
+    stored = extra.get("format", stored_of_checkpoint(extra)) if isinstance(extra, dict) else None
+    return stored if isinstance(stored, dict) else None
+
+
+def stored_of_checkpoint(extra: Fields) -> Stored | None:
     """Return how a daemon read its events, by what its checkpoint stores; None if that is nothing."""
     training, mark = extra.get("training"), extra.get("source_mark")
     if not isinstance(training, dict):

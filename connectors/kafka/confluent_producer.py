@@ -23,6 +23,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 
 from connectors.contract.errors import USAGE, Failure
+from connectors.contract.records import Headers as RecordHeaders
 from connectors.kafka.client import PATIENCE
 from connectors.kafka.producer import (
     BATCH,
@@ -241,10 +242,12 @@ class ConfluentProducer:
             with self._translated():
                 raise
 
-    def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
-        """Take messages without headers into the transaction."""
+    def send_many(
+        self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None], headers: RecordHeaders = ()
+    ) -> None:
+        """Take messages with the same headers into the transaction."""
         for value, key in zip(values, keys, strict=True):
-            self.send(topic, value, key, [])
+            self.send(topic, value, key, [*headers])
 
     def _send_slowly(
         self, topic: str, value: bytes | None, key: bytes | None, headers: Headers, place: Mapping[str, int]

@@ -28,7 +28,7 @@ from connectors.kafka.group import Group, GroupPositions, committed_positions
 from connectors.kafka.labels import TopicLabels
 from connectors.kafka.permissions import permissions, require_permissions
 from connectors.kafka.sections import LabelTopic, PredictionTopic, TopicSinkSection, TopicSourceSection
-from connectors.kafka.sink import TopicSink, emit_from
+from connectors.kafka.sink import TopicSink, emit_from, require_alone
 from connectors.kafka.source import TopicSource
 from connectors.kafka.topic_range import TopicLog, TopicRange, topic_shards
 from connectors.settings.connector import Connector, MeasuredShard
@@ -57,7 +57,13 @@ class KafkaConnector(Connector):
         predictions = sections.get(PREDICTIONS)
         headers = predictions.record_headers if isinstance(predictions, PredictionTopic) else []
         topics = {key: section.place for key, section in sections.items()}
-        yield "topics", TopicSink(topics, settings.kafka, model, source, headers)
+        sink = TopicSink(topics, settings.kafka, model, source, headers)
+        try:
+            _require_alone(predictions, settings)
+        except BaseException:
+            sink.close()
+            raise
+        yield "topics", sink
 
     @contextlib.contextmanager
     def open_log(self, settings: Settings, start: str | None, end: str | None, strict: bool) -> Iterator[Log]:
@@ -102,6 +108,7 @@ class KafkaConnector(Connector):
                 servers = settings.kafka.servers
                 yield f"kafka.servers: {', '.join(servers)} answer{'s' if len(servers) == 1 else ''}"
                 require_topics(consumer, topics)
+                _require_alone(sections.get(PREDICTIONS), settings)
                 for key, topic in topics.items():
                     numbers = sorted(consumer.partitions_for_topic(topic))
                     ends = consumer.end_offsets([TopicPartition(topic, number) for number in numbers])
@@ -128,6 +135,12 @@ class KafkaConnector(Connector):
                 "committed with them; name a topic",
             )
         return retry(_source(settings), section.topic, settings.kafka, dry_run)
+
+
+def _require_alone(predictions: AnyPlace | None, settings: Settings) -> None:
+    """Raise Failure if another model writes predictions to the topic, unless the settings allow it."""
+    if isinstance(predictions, PredictionTopic) and not predictions.shared:
+        require_alone(predictions.topic, settings.reader, options(settings.kafka))
 
 
 CONNECTOR = KafkaConnector()

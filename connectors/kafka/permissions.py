@@ -169,6 +169,8 @@ def permissions(settings: Settings, model: str | None) -> Iterator[Permission]:
         yield Permission("source.group", "group", source.group, (READ,))
     if isinstance(settings.labels, LabelTopic):
         yield Permission("labels.topic", "topic", settings.labels.topic, (READ,))
+    if settings.learner.follow is not None and not settings.learner.follows_file:
+        yield Permission("learner.follow", "topic", settings.learner.follow, (READ,))
     sinks = settings.sinks.items()
     topics = {f"{key}.topic": sink.topic for key, sink in sinks if isinstance(sink, TopicSinkSection)}
     # the position in a log is committed for one of its topics, in a separate group

@@ -29,6 +29,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from connectors.contract.errors import SINK, BrokerUnavailable, Failure, Interruption
+from connectors.contract.records import Headers as RecordHeaders
 from connectors.kafka.client import PATIENCE, Options, explained, options
 from connectors.kafka.coordination import follow
 from connectors.kafka.records import KNOWN
@@ -75,6 +76,7 @@ def append(
     future: FutureRecordMetadata,
     values: Sequence[bytes],
     keys: Sequence[bytes | None],
+    headers: RecordHeaders,
     futures: list[FutureRecordMetadata],
 ) -> int:
     """Write records into the batch that a sent record went into; return how many fit.
@@ -86,7 +88,9 @@ def append(
     future
         What its ``send`` returned for the record before these.
     values, keys
-        Of the records, which have no headers.
+        Of the records.
+    headers
+        The same for all of them.
     futures
         Takes the futures of further parts, if the batch is divided.
     """
@@ -95,7 +99,8 @@ def append(
     place, accumulator = future._produce_future.topic_partition, producer._accumulator
     joined, sizes = _joined(values)
     key_bytes, key_sizes = _joined(keys)
-    out = np.empty(len(joined) + len(key_bytes) + _OVERHEAD * len(values), np.uint8)
+    tail = encoded(headers)
+    out = np.empty(len(joined) + len(key_bytes) + (_OVERHEAD + len(tail)) * len(values), np.uint8)
     accumulator._appends_in_progress.increment()
     try:
         with accumulator._tp_lock(place):
@@ -107,8 +112,9 @@ def append(
             now = max(int(time.time() * 1000), builder._first_timestamp)
             room = builder._batch_size - len(builder._buffer)
             first = records._next_offset
-            delta = now - builder._first_timestamp
-            written, end = _pack(joined, sizes, key_bytes, key_sizes, first, delta, out[: max(room, 0)])
+            start = first, now - builder._first_timestamp
+            limited = out[: max(room, 0)]
+            written, end = _pack((joined, sizes), (key_bytes, key_sizes), tail, start, limited)
             if written:
                 builder._buffer.extend(out[:end].data)
                 builder._max_timestamp = max(builder._max_timestamp, now)
@@ -120,6 +126,17 @@ def append(
             return int(written)
     finally:
         accumulator._appends_in_progress.decrement()
+
+
+def encoded(headers: RecordHeaders) -> NDArray[np.uint8]:
+    r"""Return the end of a record, with its headers.
+
+    >>> encoded([("a", b"12")]).tobytes()
+    b'\x02\x02a\x0412'
+    """
+    texts = [text for name, value in headers for text in (name.encode(), value)]
+    out = np.empty(_OVERHEAD + sum(len(text) + _OVERHEAD for text in texts), np.uint8)
+    return out[: _encode(*_joined(texts), len(headers), out)]
 
 
 def parts(keys: Sequence[bytes], partitions: Sequence[int]) -> NDArray[np.int64]:
@@ -171,13 +188,27 @@ def _copy(source, begin, length, out, pos):
 
 
 @njit(**ENTRY)
-def _pack(values, sizes, keys, key_sizes, first, delta, out):
-    """Write records as long as they fit; return how many, and the bytes written."""
+def _encode(texts, sizes, count, out):
+    """Write names and values of headers after their number; return the place after them."""
+    pos, begin = _put(out, 0, count), 0
+    for size in sizes:
+        pos = _copy(texts, begin, size, out, pos)
+        begin += size
+    return pos
+
+
+@njit(**ENTRY)
+def _pack(joined_values, joined_keys, tail, start, out):
+    """Write records as long as they fit; return how many, and the bytes written.
+
+    Values and keys are bytes and sizes, ``tail`` the headers; ``start`` has the first offset and the time.
+    """
+    (values, sizes), (keys, key_sizes), (first, delta) = joined_values, joined_keys, start
     pos = begin = key_begin = 0
     for i in range(len(sizes)):
         length, key_length = sizes[i], key_sizes[i]
-        body = 1 + _size(delta) + _size(first + i) + _size(key_length) + _size(length) + 1
-        body += length + max(key_length, 0)
+        body = 1 + _size(delta) + _size(first + i) + _size(key_length) + _size(length)
+        body += len(tail) + length + max(key_length, 0)
         if pos + _size(body) + body > len(out):
             return i, pos
         pos = _put(out, pos, body)
@@ -185,8 +216,9 @@ def _pack(values, sizes, keys, key_sizes, first, delta, out):
         pos = _put(out, _put(out, pos + 1, delta), first + i)
         pos = _copy(keys, key_begin, key_length, out, pos)
         pos = _copy(values, begin, length, out, pos)
-        out[pos] = 0
-        pos += 1
+        for k in range(len(tail)):
+            out[pos + k] = tail[k]
+        pos += len(tail)
         begin += length
         key_begin += max(key_length, 0)
     return len(sizes), pos
@@ -246,8 +278,10 @@ class Producer(Protocol):
         Without a partition, the key says which.
         """
 
-    def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
-        """Take messages without headers, in the order that they are to have in each partition."""
+    def send_many(
+        self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None], headers: RecordHeaders = ()
+    ) -> None:
+        """Take messages with the same headers, in the order that they are to have in each partition."""
 
     def commit(self, offsets: Offsets, member: Member) -> None:
         """End the transaction, the positions of a member (or of a group, by its name) in it, if any."""
@@ -315,35 +349,43 @@ class StandardProducer:
         with self._cause():
             self._sent.append(self._producer.send(topic, value, key, headers, partition))
 
-    def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
+    def send_many(
+        self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None], headers: RecordHeaders = ()
+    ) -> None:
         """Take messages into the transaction, most of them by compiled code."""
         partitions = sorted(self._producer.partitions_for(topic))
         known = [key for key in keys if key is not None]
         if len(partitions) == 1 or not known:
-            self._send_to(topic, None, values, keys)
+            self._send_to(topic, None, values, keys, headers)
             return
         if len(known) < len(
             keys
         ):  # a message without a key goes to any partition, and must not overtake others
             for value, key in zip(values, keys, strict=True):
-                self.send(topic, value, key, [])
+                self.send(topic, value, key, [*headers])
             return
         chosen = parts(known, partitions)
         for partition in np.unique(chosen).tolist():
             rows = np.flatnonzero(chosen == partition).tolist()
-            self._send_to(topic, partition, [values[row] for row in rows], [keys[row] for row in rows])
+            of_rows = [values[row] for row in rows], [keys[row] for row in rows]
+            self._send_to(topic, partition, *of_rows, headers)
 
     def _send_to(
-        self, topic: str, partition: int | None, values: Sequence[bytes], keys: Sequence[bytes | None]
+        self,
+        topic: str,
+        partition: int | None,
+        values: Sequence[bytes],
+        keys: Sequence[bytes | None],
+        headers: RecordHeaders,
     ) -> None:
         done, ends = 0, list(accumulate(map(len, values)))
         while done < len(values):
             with self._cause():
-                future = self._producer.send(topic, values[done], keys[done], partition=partition)
+                future = self._producer.send(topic, values[done], keys[done], [*headers], partition)
             self._sent.append(future)
             stop = bisect_right(ends, ends[done] + BATCH)  # what is beyond does not fit
             done += 1
-            done += append(self._producer, future, values[done:stop], keys[done:stop], self._sent)
+            done += append(self._producer, future, values[done:stop], keys[done:stop], headers, self._sent)
 
     def commit(self, offsets: Offsets, member: Member) -> None:
         """End the transaction, the positions in it."""

@@ -147,6 +147,7 @@ class PredictionTopic(PredictionSection, TopicSinkSection):
     headers: list[str] | Literal[True] = Field(
         [], description="names of the headers to copy from the event's record, or true for all"
     )
+    shared: bool = Field(False, description="whether another model may write to the topic, too")
 
     @field_validator("headers", mode="before")
     @classmethod

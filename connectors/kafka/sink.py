@@ -13,9 +13,18 @@ from typing import Literal
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.contract.errors import SINK, USAGE, Failure, Interruption
+from connectors.contract.errors import DENIED, SINK, USAGE, Failure, Interruption
 from connectors.contract.records import DEAD_LETTERS, Committed, Output, Raw, Sink, Source
-from connectors.kafka.client import READING, explained, member_name, options, require_topics
+from connectors.kafka.client import (
+    READING,
+    Options,
+    explained,
+    member_name,
+    options,
+    partitions_of,
+    records_between,
+    require_topics,
+)
 from connectors.kafka.dead_letters import letter, topic_limits
 from connectors.kafka.group import Group
 from connectors.kafka.producer import (
@@ -32,6 +41,8 @@ from connectors.kafka.sections import Kafka
 from connectors.kafka.source import TopicSource
 
 _SOON = 3000  # milliseconds
+_LAST = 16  # offsets of a partition, in which its last prediction is looked for
+_SETTING = "predictions.topic"
 
 
 def place_of_log(topics: Iterable[str]) -> TopicPartition:
@@ -162,12 +173,13 @@ class TopicSink(Sink):
 
     def _send_predictions(self, topic: str, outputs: Sequence[Output]) -> None:
         bodies, keys = [output.body for output in outputs], [output.raw.key for output in outputs]
+        origin = outputs[0].headers
         copied = [self._copied(output.raw) for output in outputs] if self._headers else []
         if not any(copied):
-            self._producer.send_many(topic, bodies, keys)
+            self._producer.send_many(topic, bodies, keys, origin)
             return
         for body, key, headers in zip(bodies, keys, copied, strict=True):
-            self._producer.send(topic, body, key, headers)
+            self._producer.send(topic, body, key, [*headers, *origin])
 
     def _copied(self, raw: Raw) -> Headers:
         """Return the headers that a prediction takes from its record; one without a value becomes empty."""
@@ -222,6 +234,31 @@ class TopicSink(Sink):
     def close(self) -> None:
         """Abort the transaction that is open, if the broker answers."""
         self._transactions.close()
+
+
+def require_alone(topic: str, group: str, client_options: Options) -> None:
+    """Raise Failure if the last prediction in a partition is that of another group.
+
+    A client that may write to the topic and not read it passes.
+    """
+    try:
+        with explained(_SETTING), contextlib.closing(KafkaConsumer(**client_options, **READING)) as consumer:
+            for place in partitions_of(consumer, topic, None):
+                consumer.assign([place])
+                first, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
+                start = max(first, end - _LAST)
+                for record, _ in records_between(consumer, place, start, end, _SETTING):
+                    headers = {} if record is None else dict(record.headers)
+                    other = headers.get("streamk-group", group.encode()).decode()
+                    if other != group:
+                        raise Failure(
+                            USAGE,
+                            f"{_SETTING}: {topic} holds predictions of the group {other!r}, and this is the "
+                            f"group {group!r}; name another topic, or set predictions.shared = true",
+                        )
+    except Failure as failure:
+        if failure.code != DENIED:
+            raise
 
 
 def emit_from(kafka: Kafka, topics: Sequence[str], model: str, position: int) -> None:

@@ -35,6 +35,7 @@ from connectors.operators.field_watch import FieldWatch, warn_of_changes
 from connectors.operators.late_labels import LateLabels, late_labels
 from connectors.operators.outputs import (
     DecodedBatch,
+    Origin,
     Outcome,
     Prediction,
     encode,
@@ -304,16 +305,19 @@ class LearningTelemetry(Protocol):
     def forget(self, place: str) -> None:
         """Count the model of a place no more."""
 
+    def predicts_with(self, version: str) -> None:
+        """Follow which version of a published model predicts."""
 
-def tally(outcomes: Sequence[Outcome], skipped: int) -> Tally:
-    """Count outcomes."""
+
+def tally(outcomes: Sequence[Outcome], skipped: int, learns: bool = True) -> Tally:
+    """Count outcomes; without learning, all events are predicted only."""
     events = [outcome.event for outcome in outcomes if outcome.event is not None]
-    predicted = sum(event.target is None or event.weight == 0.0 for event in events)
+    predicted = sum(not learns or event.target is None or event.weight == 0.0 for event in events)
     return Tally(len(events) - predicted, predicted, len(outcomes) - len(events), skipped)
 
 
 class SingleLearning:
-    """Decodes, predicts and learns.
+    """Decodes, predicts and learns, or only predicts.
 
     Parameters
     ----------
@@ -348,7 +352,8 @@ class SingleLearning:
         self._decode, self._telemetry, self._place = decoder, telemetry, place
         self._classes = settings.learner.task == "classification"
         self._lenient = settings.dead_letters is not None
-        self._predicts = settings.predictions is not None
+        self._learns, self._predicts = settings.learner.learns, settings.predictions is not None
+        self._origin = Origin(settings.source.name, "", settings.reader)
         self._top = settings.predictions.top if settings.predictions is not None else 0
         self._skips = settings.events.tombstones == "skip"
         self._alone = limit is None
@@ -376,10 +381,12 @@ class SingleLearning:
 
     def snapshot(self) -> Mapping[str, bytes]:
         """Return the model, and how many events in a row were refused last, or had no input, if any."""
-        counts = self._limit.row, self._limit.inputless
-        row = {REFUSED: " ".join(map(str, counts)).encode()} if self._alone and any(counts) else {}
         late = {} if self._late is None else {WAITING: self._late.to_bytes()}
-        return {MODEL: self.learner.to_bytes(), **late, **row}
+        return {MODEL: self.learner.to_bytes(), **late, **self._counts()}
+
+    def _counts(self) -> Mapping[str, bytes]:
+        counts = self._limit.row, self._limit.inputless
+        return {REFUSED: " ".join(map(str, counts)).encode()} if self._alone and any(counts) else {}
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
         """Continue with a model.
@@ -392,6 +399,9 @@ class SingleLearning:
         self._use(restored(parts, self.learner))
         if self._late is not None:
             self._late.restore(parts.get(WAITING), self.learner)
+        self._restore_counts(parts)
+
+    def _restore_counts(self, parts: Mapping[str, bytes]) -> None:
         row, inputless, *_ = *map(int, parts.get(REFUSED, b"0").split()), 0
         self._limit.row = max(self._limit.row, row)
         self._limit.inputless = max(self._limit.inputless, inputless)
@@ -424,14 +434,14 @@ class SingleLearning:
         skipped = len(records) - len(live)
         if stopped and skipped:
             skipped = sum(raw.value is None and raw.offset < outcomes[-1].raw.offset for raw in records)
-        counts = tally(done, skipped)
+        counts = tally(done, skipped, self._learns)
         inputless = self._limit.without_inputs(outcomes)
         events = [outcome.event for outcome in done if outcome.event is not None]
         self._watch([event.fields for event in events])
         unlabelled = [event for event in events if event.target is None]
-        if unlabelled and self._late is None:
+        if unlabelled and self._learns and self._late is None:
             self._limit.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
-        outputs = encode(partition, done, self._predicts, self._top)
+        outputs = encode(partition, done, self._predicts, self._top, self._origin)
         return self._processed(partition, outcomes, inputless, outputs, counts, len(done) + skipped)
 
     def _processed(
@@ -492,8 +502,9 @@ class SingleLearning:
     def _batch_processed(self, partition: str, batch: DecodedBatch, skipped: int) -> Processed:
         self._telemetry.scored(losses_of(batch), self.learner, self._place)
         self._limit.passed(len(batch.records), any(target is not None for target in batch.targets))
-        outputs = encode_batch(partition, batch, self._top) if self._predicts else []
-        predicted, count = batch.targets.count(None), len(batch.records)
+        outputs = encode_batch(partition, batch, self._top, self._origin) if self._predicts else []
+        count = len(batch.records)
+        predicted = batch.targets.count(None) if self._learns else count
         return Processed(outputs, Tally(count - predicted, predicted, 0, skipped), count + skipped)
 
     def learn_batch(self, records: Sequence[Raw]) -> DecodedBatch | None:
@@ -507,11 +518,17 @@ class SingleLearning:
         kinds = set(map(type, ys)) - {type(None)}
         if len(kinds) > 1 or not kinds <= (_LABELS if self._classes else _NUMBERS):
             return None
-        if not self._vocabulary.holds(xs, set(ys) - {None}):
+        labels, targets = set(ys) - {None}, ys
+        if self._learns:
+            known = self._vocabulary.holds(xs, labels)
+            weights = [float(y is not None) for y in ys] if None in ys else None
+        else:
+            known = all(xs) and labels <= set(labels_of(self.learner) or labels)
+            targets, weights = [None] * len(ys), [0.0] * len(ys)
+        if not known:
             return None
-        weights = [float(y is not None) for y in ys] if None in ys else None
         try:
-            predictions = self.learner.predict_learn_array(xs, ys, weights)
+            predictions = self.learner.predict_learn_array(xs, targets, weights)
         except RowError:
             return None
         self._watch(xs)
@@ -529,7 +546,7 @@ class SingleLearning:
         for raw in records:
             try:
                 event = self._decode(raw.value or b"")
-                new = self._vocabulary.is_new(event)
+                new = self._learns and self._vocabulary.is_new(event)
             except ValueError as error:
                 cause, reason = _CAUSES.get(type(error), UNDECODABLE), str(error)
                 if cause == NO_INPUT:
@@ -594,7 +611,9 @@ class SingleLearning:
     def _learn_at_once(self, events: Sequence[Event]) -> Sequence[Prediction]:
         xs, ys = [event.fields for event in events], [event.target for event in events]
         weights = None
-        if None in ys or any(event.weight is not None for event in events):
+        if not self._learns:
+            ys, weights = [None] * len(ys), [0.0] * len(ys)
+        elif None in ys or any(event.weight is not None for event in events):
             weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
         learner = self.learner
         if isinstance(learner, Classifier):

@@ -7,7 +7,7 @@ event. They are, byte for byte, those of the events one by one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, Output, Raw
+from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, Headers, Output, Raw
 from connectors.contract.sections import TOP
 from connectors.events.decoding import Event
 from connectors.events.values import Target, label_name
@@ -28,6 +28,36 @@ Prediction = dict[Target, float] | float  # probabilities by label, or a number
 _Columns = list[Sequence[object]]  # of a format string
 
 
+class Origin(NamedTuple):
+    """Which model makes predictions, for their readers.
+
+    Attributes
+    ----------
+    model
+        The name of the model: of the published one, or the source that it learns from.
+    version
+        Of the published model; empty while a model learns, since every event changes it.
+    group
+        The consumer group of the daemon, or its source if that has no groups.
+    """
+
+    model: str
+    version: str
+    group: str
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of predictions, without a version that is empty."""
+        return tuple((f"streamk-{key}", text.encode()) for key, text in self._asdict().items() if text)
+
+    def named(self, bodies: Iterable[bytes]) -> list[bytes]:
+        """Return predictions that name the version of their model, if it has one."""
+        if not self.version:
+            return list(bodies)
+        end = b"," + msgspec.json.encode(self._asdict())[1:]
+        return [body[:-1] + end for body in bodies]
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What became of a record: an event and its prediction, or the reason and the cause of its refusal."""
 
@@ -38,17 +68,26 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     cause: str = ""  # one of connectors.contract.records.CAUSES
 
 
-def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool, top: int = TOP) -> list[Output]:
+UNNAMED = Origin("", "", "")
+
+
+def encode(
+    partition: str,
+    outcomes: Sequence[Outcome],
+    predictions: bool,
+    top: int = TOP,
+    origin: Origin = UNNAMED,
+) -> list[Output]:
     """Return the outputs of outcomes: dead letters, and predictions if they are wanted."""
     outputs = []
+    headers = origin.headers
     for outcome in outcomes:
         raw, event = outcome.raw, outcome.event
         if event is None:
             outputs.append(Output(DEAD_LETTERS, partition, raw, outcome.reason.encode()))
         elif predictions:
-            outputs.append(
-                Output(PREDICTIONS, partition, raw, body(partition, raw, event, outcome.prediction, top))
-            )
+            (text,) = origin.named([body(partition, raw, event, outcome.prediction, top)])
+            outputs.append(Output(PREDICTIONS, partition, raw, text, headers))
     return outputs
 
 
@@ -137,12 +176,13 @@ def losses_of(batch: DecodedBatch) -> NDArray[np.float64]:
     return np.array([-np.log(np.maximum(p, LEAST_PROBABILITY)), wrong])
 
 
-def encode_batch(partition: str, batch: DecodedBatch, top: int = TOP) -> list[Output]:
+def encode_batch(
+    partition: str, batch: DecodedBatch, top: int = TOP, origin: Origin = UNNAMED
+) -> list[Output]:
     """Return the predictions as outputs, with the probabilities of the ``top`` most probable labels."""
-    places = zip(
-        repeat(PREDICTIONS), repeat(partition), batch.records, _bodies(partition, batch, top), strict=False
-    )
-    return list(map(Output._make, places))
+    bodies = origin.named(_bodies(partition, batch, top))
+    kinds, partitions, headers = repeat(PREDICTIONS), repeat(partition), repeat(origin.headers)
+    return list(map(Output, kinds, partitions, batch.records, bodies, headers))
 
 
 def _bodies(partition: str, batch: DecodedBatch, top: int) -> list[bytes]:

@@ -120,13 +120,28 @@ def fetch(topic: str, kafka: Kafka | None = None, name: str | None = None) -> Pu
         If no broker answers.
     """
     with closing(CompactedTopic(topic, "TOPIC", options(kafka or Kafka()))) as compacted:
-        models = compacted.newest(None if name is None else [name], PARTITION).values
-    if name is None and len(models) > 1:
-        raise Failure(USAGE, f"--name: {topic} has the models {', '.join(sorted(models))}; name one")
-    if not models:
+        newest = newest_of(compacted, name, "--name")
+    if newest is None:
         raise Failure(USAGE, f"{topic} holds no whole model{'' if name is None else ' ' + repr(name)}")
-    ((published_name, value),) = models.items()
-    return Published(published_name, value.body, value.about, value.chunks)
+    return newest
+
+
+def newest_of(compacted: CompactedTopic, name: str | None, option: str) -> Published | None:
+    """Return the newest published model of a name, or the only one there is; None if there is none.
+
+    Raises
+    ------
+    Failure
+        If there are several, and ``option`` does not name one.
+    """
+    models = compacted.newest(None if name is None else [name], PARTITION).values
+    if len(models) > 1:
+        raise Failure(
+            USAGE, f"{option}: {compacted.topic} has the models {', '.join(sorted(models))}; name one"
+        )
+    for published_name, value in models.items():
+        return Published(published_name, value.body, value.about, value.chunks)
+    return None
 
 
 def published(compacted: CompactedTopic, name: str) -> Published | None:

@@ -1,4 +1,4 @@
-"""Publishing: read the snapshots of all partitions, merge them, write one model to a topic and a file."""
+"""Publishing: read the stored models, merge those of partitions, write one model to a topic and a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from connectors.contract.errors import CHECKPOINT, POSITION, USAGE, Failure
+from connectors.contract.sections import SourceSection
+from connectors.events.model_files import stored_of_checkpoint
 from connectors.kafka.client import describe, options
 from connectors.kafka.compacted import CompactedTopic, cut
 from connectors.kafka.producer import TransactionalWriter
@@ -15,6 +17,7 @@ from connectors.kafka.sections import TopicSourceSection
 from connectors.publish.fetching import PARTITION, Place, Version, goes_back, published, read, write
 from connectors.settings.tables import Settings
 from connectors.state.checkpoint import Checkpoint, restored
+from connectors.state.disk import CheckpointStore
 from connectors.state.topic import SnapshotReader, other_owner
 from streamk import model_file
 from streamk.distributed.merging import Merging
@@ -22,13 +25,21 @@ from streamk.learners.learner import Learner
 from streamk.learners.loading import loads, loads_with_extra
 
 
+class NoModelYetError(Failure):
+    """Nothing has been learned and stored so far."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(USAGE, message)
+
+
 class About(TypedDict):
-    """What a published model says of itself; ``partitions`` is its version."""
+    """What a published model says of itself: ``partitions`` is its version, ``format`` how to read events."""
 
     source: str
     partitions: dict[str, list[int | str]]
     events: int
     learns: bool
+    format: Mapping[str, object] | None
 
 
 class PartitionModel(NamedTuple):
@@ -41,7 +52,7 @@ class PartitionModel(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """A model of all partitions.
+    """A model of all partitions: merged of theirs, or that of one daemon.
 
     Attributes
     ----------
@@ -98,11 +109,56 @@ def merged(
             tree.put(leaf, model)
         except ValueError as error:
             raise Failure(USAGE, f"the models of the partitions cannot be merged: {error}") from None
-    learner = loads(tree.model())
-    made = tree.model() if learns else learner.frozen().to_bytes()
-    header, arrays = model_file.unpack(made, "the merged model")
-    about = About(source=source.topic, partitions=write(version), events=learner.events, learns=learns)
+    stored = next(map(_format_of, snapshots.values()), None)
+    return _made(source, loads(tree.model()), version, rows, learns, stored)
+
+
+def _made(
+    source: SourceSection,
+    learner: Learner,
+    version: Version,
+    rows: list[PartitionModel],
+    learns: bool,
+    format: Mapping[str, object] | None,
+) -> Merged:
+    made = learner if learns else learner.frozen()
+    header, arrays = model_file.unpack(made.to_bytes(), "the model")
+    partitions = write(version)
+    about = About(
+        source=source.name, partitions=partitions, events=learner.events, learns=learns, format=format
+    )
     return Merged(model_file.pack({**header, "extra": about}, arrays), about, version, rows)
+
+
+def _format_of(checkpoint: Checkpoint) -> Mapping[str, object] | None:
+    return stored_of_checkpoint({"training": checkpoint.training, "source_mark": checkpoint.source_mark})
+
+
+def of_checkpoint(settings: Settings, learns: bool = False) -> Merged:
+    """Return the model of the newest checkpoint of a daemon, which may run meanwhile.
+
+    Raises
+    ------
+    Failure
+        If there is none, or it is not of these settings.
+    """
+    store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
+    checkpoint = store.newest(aside=False)
+    if checkpoint is None:
+        raise NoModelYetError(f"checkpoints.directory: {store.directory} holds no checkpoint yet")
+    where = f"checkpoint {checkpoint.number} in {store.directory}"
+    if checkpoint.source != settings.source.name:
+        named = f"{checkpoint.source!r}, and the source is {settings.source.name!r}"
+        raise Failure(CHECKPOINT, f"{where} belongs to {named}")
+    try:
+        learner = restored(checkpoint.parts, settings.learner.build())
+    except ValueError as error:
+        raise Failure(CHECKPOINT, f"{where} {error}; put the settings back") from None
+    learner.flush()
+    events = {name: p for name, p in checkpoint.partitions.items() if settings.events_of(name) is None}
+    version = {name: Place(progress.position, progress.identity) for name, progress in events.items()}
+    rows = [PartitionModel(name, p.position, p.learned) for name, p in sorted(events.items())]
+    return _made(settings.source, learner, version, rows, learns, _format_of(checkpoint))
 
 
 def _leaf(source: TopicSourceSection, name: str, snapshot: Checkpoint, blank: Learner) -> bytes | None:
@@ -127,8 +183,6 @@ class Destination(NamedTuple):
         Whether a model that has learned less may replace one that has learned more.
     learns
         Whether the model can learn on.
-    snapshots
-        The topic of the snapshots to merge.
     """
 
     topic: str | None
@@ -136,7 +190,6 @@ class Destination(NamedTuple):
     path: Path | None
     force: bool = False
     learns: bool = False
-    snapshots: str = ""
 
 
 class Publication(NamedTuple):
@@ -164,20 +217,22 @@ def target_of(
     Raises
     ------
     Failure
-        If that is nowhere, or the settings have no snapshots.
+        If that is nowhere, or the settings learn nothing.
     """
-    source = settings.source
-    if settings.snapshots is None or not isinstance(source, TopicSourceSection):
-        raise Failure(USAGE, "snapshots: only models of partitions are published; see [snapshots]")
+    if settings.learner.follow is not None:
+        raise Failure(USAGE, "learner.follow: these settings learn no model; publish that of others")
     if to is None and path is None:
         raise Failure(USAGE, "say where to publish: --to TOPIC, -o FILE, or both")
-    if to in (settings.snapshots.topic, source.topic):
+    if to in [section.place for section in settings.sections.values() if section.kind == "topic"]:
         raise Failure(USAGE, f"--to {to}: the settings use this topic otherwise; name one of its own")
-    return Destination(to, name or source.topic, path, force, learns, settings.snapshots.topic)
+    source = settings.source
+    return Destination(
+        to, name or (source.name if source.partitioned else Path(source.name).stem), path, force, learns
+    )
 
 
 def publish(settings: Settings, target: Destination) -> Publication:
-    """Publish what the newest snapshots have learned together.
+    """Publish what the newest snapshots have learned together, or what the newest checkpoint has learned.
 
     Raises
     ------
@@ -186,7 +241,6 @@ def publish(settings: Settings, target: Destination) -> Publication:
     Interruption
         If no broker answers.
     """
-    source = TopicSourceSection.of(settings.source)
     with ExitStack() as stack:
         before: dict[str, Mapping[str, object]] = {}
         chunks, writer = 0, None
@@ -201,11 +255,13 @@ def publish(settings: Settings, target: Destination) -> Publication:
                 before[target.topic], chunks = there.about, there.chunks
         if target.path is not None and target.path.exists():
             before[str(target.path)] = _about(target.path)
-        partitions, identity = describe(source.topic, "source.topic", options(settings.kafka))
-        reader = stack.enter_context(closing(SnapshotReader(target.snapshots, settings.kafka)))
-        combined = merged(source, partitions, reader.all(partitions), settings.learner.build(), target.learns)
-        if not combined.version:
-            raise Failure(USAGE, f"{target.snapshots} has no snapshot of {source.topic} yet")
+        if settings.snapshots is None:
+            combined = of_checkpoint(settings, target.learns)
+            identity = next((place.identity for place in combined.version.values()), "")
+        else:
+            combined, identity = _of_snapshots(settings, settings.snapshots.topic, target.learns)
+        if not combined.about["events"]:
+            raise NoModelYetError(f"{settings.source.name}: nothing has been learned yet")
         _require_progress(combined.version, before, identity, target.force)
         written = []
         if writer is not None and before.get(str(target.topic)) != combined.about:
@@ -216,6 +272,17 @@ def publish(settings: Settings, target: Destination) -> Publication:
             model_file.write(target.path, *model_file.unpack(combined.model, "the merged model"))
             written.append(str(target.path))
     return Publication(combined, written)
+
+
+def _of_snapshots(settings: Settings, topic: str, learns: bool) -> tuple[Merged, str]:
+    """Return the merged model of all partitions, and the identity of the topic of events."""
+    source, kafka = TopicSourceSection.of(settings.source), settings.kafka
+    partitions, identity = describe(source.topic, "source.topic", options(kafka))
+    with closing(SnapshotReader(topic, kafka)) as reader:
+        combined = merged(source, partitions, reader.all(partitions), settings.learner.build(), learns)
+    if not combined.version:
+        raise NoModelYetError(f"{topic} has no snapshot of {source.topic} yet")
+    return combined, identity
 
 
 def _about(path: Path) -> Mapping[str, object]:

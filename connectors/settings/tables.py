@@ -5,7 +5,7 @@ Unknown keys are refused, and secrets are never shown.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,7 @@ from connectors.contract.sections import (
 )
 from connectors.events.decoding import Decoder, EventFormat
 from connectors.events.learners import DEFAULT, LEARNERS, Model, build
+from connectors.events.model_files import Stored, with_stored
 from connectors.events.values import MISSING
 from connectors.kafka.sections import Kafka, TopicSinkSection
 from connectors.settings.registry import AnyLabels, AnyPredictions, AnySink, AnySource
@@ -91,11 +92,34 @@ class LearnerSection(Section):
     name: str = Field(DEFAULT, description=" or ".join(LEARNERS))
     task: str = Field("classification", description="classification or regression")
     parameters: Json = Field({}, description="of the learner; seed is 0 if it is not given")
+    learn: bool = Field(True, description="false to predict only, with the model that is there")
+    follow: str | None = Field(
+        None,
+        min_length=1,
+        description="topic, or path with a /, whose newest published model predicts; nothing is learned",
+    )
+    model: str | None = Field(
+        None, min_length=1, description="name of the published model, if the topic has several"
+    )
 
     @model_validator(mode="after")
     def _buildable(self) -> LearnerSection:
+        if self.follow is not None and self.parameters:
+            raise ValueError("parameters are those of the model that learner.follow names; leave them out")
         self.build()
+        if self.model is not None and (self.follow is None or self.follows_file):
+            raise ValueError("model names one of the models in a topic, and learner.follow names no topic")
         return self
+
+    @property
+    def learns(self) -> bool:
+        """Whether events are learned."""
+        return self.learn and self.follow is None
+
+    @property
+    def follows_file(self) -> bool:
+        """Whether the model to follow is in a file; no name of a topic has a slash."""
+        return self.follow is not None and "/" in self.follow
 
     def build(self) -> Model:
         """Return a new learner.
@@ -173,7 +197,9 @@ class Settings(Section):
         """Which field of an event is what, and how values are read."""
         events, schema = dict(self.events), dict(self.schema_)
         del events["tombstones"], events["format"]
-        return EventFormat(**events, **schema, numbers=self.learner.task == "regression")
+        events["ignore"], schema["missing"] = tuple(self.events.ignore), tuple(self.schema_.missing)
+        labelled = self.learner.learns and self.labels is None  # else a log of CSV needs no target
+        return EventFormat(**events, **schema, numbers=self.learner.task == "regression", labelled=labelled)
 
     def decoder(self) -> Decoder:
         """Return the decoder of the records of a topic.
@@ -203,7 +229,7 @@ class Settings(Section):
             raise ValueError("the settings have no [labels]")
         return replace(
             format, target=labels.target or format.target, key=labels.key or format.key, time=labels.time,
-            weight=None, features=(), ignore=(), columns=labels.columns,
+            weight=None, features=(), ignore=(), columns=labels.columns, labelled=True,
         )  # fmt: skip
 
     def require_targets(self) -> None:
@@ -218,6 +244,11 @@ class Settings(Section):
     def events_of(self, partition: str) -> str | None:
         """Return the partition of events whose labels are in this partition; None if it has no labels."""
         return None if self.labels is None else self.labels.events_of(partition, self.source.name)
+
+    @property
+    def reader(self) -> str:
+        """Who reads the source: the consumer group, or the source itself if that has no groups."""
+        return self.source.start_policy.group or self.source.name
 
     @property
     def sinks(self) -> dict[str, SinkSection]:
@@ -252,7 +283,14 @@ class Settings(Section):
             self._require_partitions()
         if self.labels is not None:
             self._require_join(self.labels)
+        if self.learner.follow is not None and self.snapshots is not None:
+            raise ValueError("snapshots are of models that learn; leave them out, or learner.follow")
+        if not self.learner.learns and self.labels is not None:
+            raise ValueError("labels are learned, and learner.learn is false or learner.follow is set")
         locations = {key: (section.kind, section.place) for key, section in self.sections.items()}
+        if self.learner.follow is not None:
+            kind = "file" if self.learner.follows_file else "topic"
+            locations["learner.follow"] = kind, self.learner.follow
         places: dict[tuple[str, str], str] = {}
         for name, place in locations.items():
             if place in places:
@@ -298,3 +336,21 @@ class Settings(Section):
                 "learner.parameters.seed = none does not go with snapshots, since models whose seeds differ "
                 "cannot be merged; give a number, or leave it out, which is 0"
             )
+
+
+def read_as_stored(settings: Settings, stored: Stored | None) -> Settings:
+    """Return settings that read events as a model file says, where they have only defaults."""
+    before = settings.format
+    format = with_stored(before, stored)
+    changed = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in asdict(format).items()
+        if value != getattr(before, key) and key != "target"
+    }
+    of_events = {key: value for key, value in changed.items() if key in Events.model_fields}
+    of_schema = {key: value for key, value in changed.items() if key in Schema.model_fields}
+    tables = {
+        "events": settings.events.model_copy(update=of_events),
+        "schema_": settings.schema_.model_copy(update=of_schema),
+    }
+    return settings.model_copy(update=tables)

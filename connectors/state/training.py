@@ -86,6 +86,10 @@ def policy_of(settings: Settings) -> StartPolicy:
     policy, training = settings.source.start_policy, training_of(settings)
     if not policy.group:
         return policy
+    if (follow := settings.learner.follow) is not None:  # nothing else decides what a prediction means
+        return policy._replace(
+            digest=_digest({"learner.follow": follow, "learner.model": settings.learner.model})
+        )
     return policy._replace(digest=digest_of(training), digest_before=_digest(training))
 
 

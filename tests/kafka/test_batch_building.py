@@ -61,14 +61,19 @@ def clock(monkeypatch):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(VALUES, KEYS), max_size=300), st.sampled_from([61, 100, 300, 1 << 14, 1 << 17]))
-@example([(b"v", None)] * 300, 1 << 17)
-@example([(b"v" * 9000, b"k")] * 4, 1 << 14)
-def test_batches_are_the_librarys_to_the_byte(messages, size):
+@given(
+    st.lists(st.tuples(VALUES, KEYS), max_size=300),
+    st.sampled_from([61, 100, 300, 1 << 14, 1 << 17]),
+    st.lists(st.tuples(st.text(max_size=70), st.binary(max_size=140)), max_size=3),
+)
+@example([(b"v", None)] * 300, 1 << 17, [])
+@example([(b"v" * 9000, b"k")] * 4, 1 << 14, [])
+@example([(b"v", b"k")] * 300, 1 << 14, [("streamk-model", b"clicks"), ("", b"")])
+def test_batches_are_the_librarys_to_the_byte(messages, size, headers):
     plain, quick = Library(size), Library(size)
     for value, key in messages:
-        plain.send("t", value, key)
-    standard(quick).send_many("t", [value for value, _ in messages], [key for _, key in messages])
+        plain.send("t", value, key, headers)
+    standard(quick).send_many("t", [value for value, _ in messages], [key for _, key in messages], headers)
     for partition in range(3):
         place = TopicPartition("t", partition)
         ours = quick.batches(place)
@@ -95,9 +100,9 @@ def test_times(clock):
     library = Library()
     future = library.send("t", b"first")
     clock.now = NOW + 70.0
-    assert append(library, future, [b"a"], [None], []) == 1
+    assert append(library, future, [b"a"], [None], (), []) == 1
     clock.now = NOW - 70.0  # a clock that was set back
-    assert append(library, future, [b"b"], [b"k"], []) == 1
+    assert append(library, future, [b"b"], [b"k"], (), []) == 1
     (data,) = library.batches()
     batch = MemoryRecords(data).next_batch()
     first = int(NOW * 1000)
@@ -109,17 +114,17 @@ def test_a_batch_in_transit_does_not_change():
     library = Library()
     future = library.send("t", b"first")
     before = library.batches()
-    assert append(library, future, [b"a"], [None], []) == 0
+    assert append(library, future, [b"a"], [None], (), []) == 0
     assert library.batches() == before
     library._accumulator._batches[PLACE].clear()
-    assert append(library, future, [b"a"], [None], []) == 0
+    assert append(library, future, [b"a"], [None], (), []) == 0
 
 
 def test_only_known_versions_are_written_into(monkeypatch):
     library = Library()
     future = library.send("t", b"first")
     monkeypatch.setattr(room.kafka, "__version__", "4.0.0")
-    assert append(library, future, [b"a"], [None], []) == 0
+    assert append(library, future, [b"a"], [None], (), []) == 0
     standard(library).send_many("t", [b"b"] * 5, [None] * 5)
     assert library.sent == 6
 
@@ -129,7 +134,7 @@ def test_messages_larger_than_a_batch_cost_no_more_each():
     library, seen = Library(1 << 12), []
     pack = room._pack
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "_pack", lambda values, *more: seen.append(len(values)) or pack(values, *more))
+        patch.setattr(room, "_pack", lambda values, *more: seen.append(len(values[0])) or pack(values, *more))
         standard(library).send_many("t", [b"v" * 200_000] * 50, [None] * 50)
     assert library.sent == 50
     assert sum(seen) == 0

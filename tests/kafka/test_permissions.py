@@ -1,5 +1,6 @@
 """A broker that authorizes: what `streamk check` finds denied, and the permissions that are documented."""
 
+import contextlib
 import shutil
 import tempfile
 import time
@@ -17,16 +18,18 @@ from kafka.admin import (
     ResourceType,
 )
 
+import streamk
 from connectors.cli.check import check
 from connectors.contract.errors import DENIED, Failure
 from connectors.kafka.client import options
+from connectors.kafka.compacted import cut
 from connectors.kafka.producer import StandardProducer
 from connectors.kafka.sections import Kafka
 from connectors.settings.file import load
 from tests.processes import ROOT, run
 
 from .broker import PASSWORD, USER, Broker, lacking
-from .stand import SHORT, Stand, events
+from .stand import SHORT, Stand, events, producer_of
 
 PRINCIPAL = f"User:{USER}"
 ANY = ACLFilter(
@@ -36,7 +39,8 @@ ANY = ACLFilter(
 ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
 PREFIX = "streamk-"
 TOPICS = {
-    "source": "in", "labels": "labels", "predictions": "out", "dead_letters": "dead", "snapshots": "models"
+    "source": "in", "labels": "labels", "predictions": "out", "dead_letters": "dead", "snapshots": "models",
+    "learner": "models",
 }  # fmt: skip
 GROUP_OF_LOG = ("group", PREFIX, "prefixed", "READ")
 
@@ -135,13 +139,15 @@ def refused(path):
 
 
 def kind_of(stand, kind):
-    """Return settings with snapshots and labels, of a topic without them, or of a log on disk."""
+    """Return settings with snapshots and labels, of a topic alone, of a scorer, or of a log on disk."""
     if kind == "log":
         log = stand.directory / "log.jsonl"
         log.write_text('{"a": 1, "y": true}\n')
         return stand.guarded(source={"kind": "file", "path": log})
     if kind == "topic":
         return stand.guarded()
+    if kind == "scorer":
+        return stand.guarded(learner={"follow": stand.topic("models")})
     labels = {"kind": "topic", "topic": stand.topic("labels")}
     return stand.guarded(snapshots={"topic": stand.topic("models")}, labels=labels)
 
@@ -149,20 +155,34 @@ def kind_of(stand, kind):
 def rows_of(kind):
     """Return the permissions for these settings."""
     every, of_log = documented()
+    of_kind = {"snapshots": {"labels.topic", "snapshots.topic"}, "scorer": {"learner.follow"}}
+    unused = {"labels.topic", "snapshots.topic", "learner.follow"} - of_kind.get(kind, set())
     if kind == "log":
-        unused = ("source.topic", "source.group", "labels.topic", "snapshots.topic")
-        return [row for row in every if row[1] not in unused] + of_log
-    return [row for row in every if kind == "snapshots" or row[1] not in ("labels.topic", "snapshots.topic")]
+        return [row for row in every if row[1] not in unused | {"source.topic", "source.group"}] + of_log
+    return [row for row in every if row[1] not in unused]
+
+
+def publish(stand):
+    """Put a model where scorers look for it."""
+    learner = streamk.KaczmarzClassifier(features=64, seed=0)
+    learner.learn_many(*zip(*[({"f00": x["f00"]}, x["y"]) for x in events(100)], strict=True))
+    with contextlib.closing(producer_of(stand.servers)) as producer:
+        for message in cut("m", learner.frozen().to_bytes(), {"events": 100}, 0):
+            producer.send(stand.topic("models"), message.value, message.key, message.headers, 0)
 
 
 def test_the_documentation_lists_the_permissions():
     every, of_log = documented()
-    assert (len(every), len(of_log)) == (7, 2)
+    assert (len(every), len(of_log)) == (8, 2)
     assert GROUP_OF_LOG in of_log
 
 
-@pytest.mark.parametrize("kind", ["snapshots", "log", pytest.param("topic", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kind", ["snapshots", "log", "scorer", pytest.param("topic", marks=pytest.mark.long)]
+)
 def test_the_permissions_of_the_documentation_suffice(guarded, kind):
+    if kind == "scorer":
+        publish(guarded)
     guarded.set(rows_of(kind))
     path = kind_of(guarded, kind)
     done = run("check", path)
@@ -181,7 +201,7 @@ def test_the_permissions_of_the_documentation_suffice(guarded, kind):
     assert "refuse" not in daemon.text()
 
 
-@pytest.mark.parametrize("kind", ["topic", "snapshots", "log"])
+@pytest.mark.parametrize("kind", ["topic", "snapshots", "scorer", "log"])
 def test_each_permission_of_the_documentation_is_needed(guarded, kind):
     path, needed = kind_of(guarded, kind), rows_of(kind)
     for row in needed:

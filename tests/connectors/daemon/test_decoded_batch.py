@@ -14,6 +14,7 @@ from connectors.events.decoding import Event
 from connectors.operators.learning import SingleLearning
 from connectors.operators.outputs import (
     DecodedBatch,
+    Origin,
     Outcome,
     body,
     encode,
@@ -134,6 +135,9 @@ LABELS = st.one_of(
 )
 
 
+ORIGIN = Origin("clicks%", "120-e2a41f86", 'a "group"')
+
+
 def singly(partition, whole, top=20):
     rows = whole.predictions.tolist()
     if whole.labels is not None:
@@ -142,7 +146,7 @@ def singly(partition, whole, top=20):
         Outcome(raw, Event({}, target, None, None, None), row, "")
         for raw, target, row in zip(whole.records, whole.targets, rows, strict=True)
     ]
-    return encode(partition, outcomes, True, top)
+    return encode(partition, outcomes, True, top, ORIGIN)
 
 
 def raws_of(data, count):
@@ -158,7 +162,7 @@ def test_labels_encoded(data, labels, partition):
     )
     targets = [data.draw(st.sampled_from([None, *labels])) for _ in rows]
     whole = DecodedBatch(raws_of(data, len(rows)), targets, np.array(rows), labels)
-    assert encode_batch(partition, whole) == singly(partition, whole)
+    assert encode_batch(partition, whole, origin=ORIGIN) == singly(partition, whole)
 
 
 @given(st.data(), st.integers(2, 6), st.integers(0, 7))
@@ -178,7 +182,7 @@ def test_the_most_probable_labels_encoded(data, count, top):
         np.array(rows),
         labels,
     )
-    found = encode_batch("p%-0", whole, top)
+    found = encode_batch("p%-0", whole, top, ORIGIN)
     assert found == singly("p%-0", whole, top)
     for output, row in zip(found, rows, strict=True):
         order = sorted(range(count), key=lambda k: (-row[k], k))
@@ -229,7 +233,7 @@ def test_numbers_encoded(data):
     rows = data.draw(st.lists(numbers, min_size=1))
     targets = [data.draw(st.none() | st.integers(-9, 9) | st.floats(allow_nan=False)) for _ in rows]
     whole = DecodedBatch(raws_of(data, len(rows)), targets, np.array(rows), None)
-    assert encode_batch("p", whole) == singly("p", whole)
+    assert encode_batch("p", whole, origin=ORIGIN) == singly("p", whole)
 
 
 @given(st.data(), st.integers(1, 4))

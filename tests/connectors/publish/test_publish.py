@@ -172,9 +172,9 @@ def test_what_is_shown(capsys):
 
 
 def test_settings_without_snapshots(settings):
-    found = run("publish", settings(""), "--to", "published")
+    found = run("publish", settings(""), "-o", "published.streamk")
     assert found.exit_code == USAGE
-    assert "only models of partitions are published; see [snapshots]" in found.stderr
+    assert "holds no checkpoint yet" in found.stderr
 
 
 def test_how_a_reader_says_where_the_brokers_are(tmp_path, settings):
