@@ -53,7 +53,13 @@ ORDER = [  # a level imports itself and those before it, none after it
     {"connectors.files", "connectors.kafka"},
     {"connectors.state"},
     {"connectors.operators"},
-    {"connectors.daemon", "connectors.publish", "connectors.replay", "connectors.shards"},
+    {
+        "connectors.daemon",
+        "connectors.publish",
+        "connectors.replay",
+        "connectors.serving",
+        "connectors.shards",
+    },
     {"connectors.cli"},
 ]
 

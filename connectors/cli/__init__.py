@@ -102,6 +102,11 @@ COMMANDS = {
         "Describe a model file: learner, parameters, events, labels, inputs and their relevance.",
         "streamk show model.streamk",
     ),
+    "serve": Subcommand(
+        "serve",
+        "Answer predictions over HTTP by a model file, a published model, or a learner taught by requests.",
+        "streamk serve model.streamk --port 8000",
+    ),
     "publish": Subcommand(
         "publish",
         "Publish the newest model of a daemon, or of all partitions together.",

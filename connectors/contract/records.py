@@ -576,3 +576,7 @@ class PartitionedOperator(Processor, Protocol):
 
     def release(self, partition: str) -> None:
         """Forget a partition that goes to another process."""
+
+    def events_of(self, partition: str) -> str | None:
+        """Return the partition of events whose labels are in a partition, None if it has no labels."""
+        return None

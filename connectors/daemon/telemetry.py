@@ -555,7 +555,7 @@ class Telemetry:
             timeout = _REQUEST  # seconds: a client that says nothing must not hold a thread
 
             def do_GET(self) -> None:
-                code, kind, body = telemetry._answer(self.path.partition("?")[0])
+                code, kind, body = telemetry.answer(self.path.partition("?")[0])
                 self.send_response(code)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
@@ -573,7 +573,8 @@ class Telemetry:
         threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()
         return server
 
-    def _answer(self, path: str) -> tuple[int, str, bytes]:
+    def answer(self, path: str) -> tuple[int, str, bytes]:
+        """Return the status, the type and the body of the answer to a request."""
         text = "text/plain; charset=utf-8"
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, self._exposition()

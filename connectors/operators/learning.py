@@ -415,7 +415,7 @@ class SingleLearning:
         live = [raw for raw in records if raw.value is not None] if self._skips else records
         if self._late is not None and self._events_of(partition) is not None:
             return self._learn_labels(self._late, partition, live, len(records) - len(live))
-        batch = self.learn_batch(live) if live and self._late is None else None
+        batch = self.learn_batch(live) if live else None
         if batch is not None:
             processed = self._batch_processed(partition, batch, len(records) - len(live))
         else:
@@ -512,7 +512,7 @@ class SingleLearning:
         if not self.learner.events:
             return None
         decoded = self._decode.plain([raw.value for raw in records])
-        if decoded is None:
+        if decoded is None or (self._late is not None and None in decoded[1]):
             return None
         xs, ys = decoded
         kinds = set(map(type, ys)) - {type(None)}
@@ -577,8 +577,8 @@ class SingleLearning:
 
     def _learn(self, events: _Pairs, outcomes: list[Outcome]) -> None:
         """Learn events in order; those that the learner refuses change nothing."""
-        pairs, step = list(events), len(events) if self._late is None else 1
-        tried = _TRIED if self._late is None else 1
+        waits = self._late is not None and any(event.target is None for _, event in events)
+        pairs, step, tried = list(events), 1 if waits else len(events), 1 if waits else _TRIED
         while pairs:
             part: _Pairs = pairs[:step]
             try:
@@ -601,7 +601,7 @@ class SingleLearning:
 
     def _predict_and_learn(self, pairs: _Pairs) -> tuple[_Pairs, Sequence[Prediction]]:
         """Return records and events with the targets that were learned, and the predictions."""
-        if self._late is not None:
+        if self._late is not None and len(pairs) == 1:
             ((raw, event),) = pairs
             if event.target is None and event.weight != 0.0:
                 prediction, target = self._late.ask(self.learner, raw, event, self._vocabulary.is_new_label)
@@ -655,7 +655,7 @@ class PartitionedLearning:
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Have the model of the partition process events, or labels of its events."""
-        return self._models[self._settings.events_of(partition) or partition].process(partition, records)
+        return self._models[self.events_of(partition) or partition].process(partition, records)
 
     def adjust(self, limits: Limits) -> None:
         """Take limits that have changed, also for models to come."""
@@ -667,6 +667,10 @@ class PartitionedLearning:
     def snapshot(self, partition: str) -> Mapping[str, bytes]:
         """Return the model of a partition."""
         return self._models[partition].snapshot()
+
+    def events_of(self, partition: str) -> str | None:
+        """Return the partition of events whose labels are in a partition, None if it has no labels."""
+        return self._settings.events_of(partition)
 
     def release(self, partition: str) -> None:
         """Forget the model of a partition."""

@@ -113,6 +113,8 @@ class Follower:
         Of a daemon; ``learner.follow`` names the place.
     telemetry
         Counts models that are refused.
+    any_task
+        Whether the model may be of another task than ``learner.task``.
 
     Attributes
     ----------
@@ -122,7 +124,8 @@ class Follower:
         How its events were read, as far as its file says so.
     """
 
-    def __init__(self, settings: Settings, telemetry: FollowingTelemetry) -> None:
+    def __init__(self, settings: Settings, telemetry: FollowingTelemetry, any_task: bool = False) -> None:
+        self._any_task = any_task
         self._settings, self._telemetry = settings, telemetry
         self._learner, self.follow = settings.learner, settings.learner.follow or ""
         self._place: _ModelPlace | None = None
@@ -179,7 +182,7 @@ class Follower:
         learner, extra = loads_with_extra(read.model, where)
         assert isinstance(learner, Classifier | Regressor)
         task = TASKS[labels_of(learner) is None]
-        if task != self._learner.task:
+        if task != self._learner.task and not self._any_task:
             raise ValueError(f"{where} is for {task}, and learner.task is {self._learner.task!r}")
         stored = stored_of_extra(extra)
         fields = LearnedFields.of([ModelFile(Path(read.name), learner, stored)], self._settings.events.target)
@@ -193,10 +196,10 @@ class Follower:
             log.error("%s; the model before it predicts on", why)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Look once a second on a thread; what fails is logged, and the model stays."""
+    def running(self, first: bool = False) -> Iterator[None]:
+        """Look once a second on a thread, also for the ``first`` model; a failure is logged, no more."""
         stop = threading.Event()
-        thread = threading.Thread(target=self._run, args=(stop,), name="following", daemon=True)
+        thread = threading.Thread(target=self._run, args=(stop, first), name="following", daemon=True)
         thread.start()
         try:
             yield
@@ -204,10 +207,10 @@ class Follower:
             stop.set()
             thread.join(_LOOK)
 
-    def _run(self, stop: threading.Event) -> None:
+    def _run(self, stop: threading.Event, first: bool) -> None:
         logged = ""
         while not stop.wait(_LOOK):
-            if self.current is None:  # the daemon itself waits for the first
+            if self.current is None and not first:
                 continue
             try:
                 self.look()
@@ -215,7 +218,7 @@ class Follower:
             except (Failure, Interruption) as error:
                 if str(error) != logged:
                     logged = str(error)
-                    log.warning("%s; the model before predicts on", logged)
+                    log.warning("%s; the model stays as it is", logged)
         self.close()
 
     def close(self) -> None:

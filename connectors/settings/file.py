@@ -153,6 +153,13 @@ def load(path: Path, environment: Mapping[str, str] = os.environ, warn: Warn = l
     return _validated(Settings, values, path, origin)
 
 
+def load_service(path: Path) -> Settings:
+    """Return the settings of a service, which need no source; errors are those of :func:`load`."""
+    values, origin = _values(path, os.environ, log.warning)
+    values.setdefault("source", {"kind": "file", "path": "requests"})
+    return _validated(Settings, values, path, origin)
+
+
 def load_kafka(path: Path | None, servers: str | None, environment: Mapping[str, str] = os.environ) -> Kafka:
     """Return how to reach the brokers, from the table ``[kafka]`` of a file, if any, and the environment.
 

@@ -195,9 +195,6 @@ class TopicBackend:
         Seconds, growing.
     training
         The settings that the models are trained with.
-    events_of
-        Returns the partition of events whose labels are in a partition, None if it has no labels. How far
-        labels have been read is stored with the model of their events.
     """
 
     untried = False
@@ -210,9 +207,9 @@ class TopicBackend:
         source: TopicSourceSection,
         clock: Callable[[], float] = time.monotonic,
         training: Training | None = None,
-        events_of: Callable[[str], str | None] = lambda partition: None,
     ) -> None:
-        self._events_of = events_of
+        # how far labels have been read is stored with the model of their events
+        self._events_of = operator.events_of
         self._training, self._adopted = training, dict[str, list[Adoption]]()
         self.operator, self._snapshots, self._sink = operator, snapshots, sink
         self._source, self._clock = source, clock
@@ -373,4 +370,4 @@ def open_topic_backend(
     sink = next(each for each in sinks if isinstance(each, TopicSink))
     snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sink)
     source = TopicSourceSection.of(settings.source)
-    return TopicBackend(operator, snapshots, sink, source, training=training, events_of=settings.events_of)
+    return TopicBackend(operator, snapshots, sink, source, training=training)

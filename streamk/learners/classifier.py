@@ -109,6 +109,11 @@ class Classifier(Learner, base.MiniBatchClassifier):
         rows = batch(X, names)
         return cast(Table, rows.table(self._labels.values, self._predict_labels(rows)))
 
+    def view_array(self, X: object, names: Sequence[str] | None = None) -> Array:
+        """Return probabilities ``(n, labels)``, and leave no trace of the predictions in the learner."""
+        with self._leave_no_trace():
+            return self._predict_labels(batch(X, names))
+
     @overload
     def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> AnyArray: ...
     @overload

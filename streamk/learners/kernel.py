@@ -9,6 +9,7 @@ import copy
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -393,6 +394,14 @@ class _Kernel(StreamingLearner):
         if out is not None and predictions.size:
             out[:] = predictions
         return predictions[0] if predictions.size else None
+
+    @contextmanager
+    def _leave_no_trace(self) -> Iterator[None]:
+        predicted = self._rehearsal.predicted
+        try:
+            yield
+        finally:
+            self._rehearsal.predicted = predicted
 
     def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
         self._rehearsal.predicted += len(rows)

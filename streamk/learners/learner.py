@@ -6,6 +6,7 @@ import math
 import secrets
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, KeysView, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -258,6 +259,37 @@ class Learner(Pickled, base.Estimator):
 
     def _pass_by(self, counts: bool) -> None:
         """Record an event without a label, if it ``counts``."""
+
+    @abstractmethod
+    def view_array(self, X: object, names: Sequence[str] | None = None) -> Array:
+        """Return predictions as an array, and leave no trace of them in the learner.
+
+        ``predict_many`` counts the events that it predicts, by which ``Kernel…`` learners see how late labels
+        come. This is for events whose labels never come to this learner, as those of a service that
+        answers while it learns: the model is the same, to the byte, with and without them.
+
+        Parameters
+        ----------
+        X, names
+            As for :meth:`learn_many`.
+
+        Returns
+        -------
+        array
+            Probabilities ``(n, labels)``, or numbers ``(n,)``.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> learner = streamk.KernelRegressor(seed=7)
+        >>> learner.learn_many([{"a": float(i % 7)} for i in range(200)], [float(i % 7) for i in range(200)])
+        >>> learner.view_array([{"a": 3.0}]).round(1)
+        array([3.])
+        """
+
+    def _leave_no_trace(self) -> AbstractContextManager[None]:
+        """Return a context in which predictions count nothing."""
+        return nullcontext()
 
     @abstractmethod
     def frozen(self) -> Self:

@@ -62,6 +62,12 @@ class Regressor(Learner, base.MiniBatchRegressor):
         out = self._predict_event(x)
         return 0.0 if out is None else float(out[0])
 
+    def view_array(self, X: object, names: Sequence[str] | None = None) -> Array:
+        """Return numbers ``(n,)``, and leave no trace of the predictions in the learner."""
+        rows = batch(X, names)
+        with self._leave_no_trace():
+            return np.array(_column(self._predict_batch(rows), len(rows)))
+
     @overload
     def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> Array: ...
     @overload

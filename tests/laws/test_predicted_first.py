@@ -1,10 +1,11 @@
 """Learning an event gives the same model, whether or not it, or another one, was predicted just before."""
 
+import numpy as np
 import pytest
 
 import streamk
 
-from .subjects import events
+from .subjects import LEARNERS, build, events, subjects
 
 
 def learned(make, pairs, before):
@@ -127,3 +128,29 @@ def test_an_event_is_encoded_once_for_its_prediction_and_its_lesson():
         learner.predict_one(x)
         learner.learn_one(x, y)
     assert learner._codec.inputs.encoded == before + 100
+
+
+@pytest.mark.parametrize("name", subjects())
+def test_views_leave_no_trace(name):
+    """Also where so many events are seen between two labels that labels would seem to come late."""
+    cls, extra = LEARNERS[name]
+    plain, viewed = build(cls, extra), build(cls, extra)
+    pairs = events(140, classifies=plain.classifies)
+    rows = [x for x, _ in pairs]
+    for x, y in pairs:
+        viewed.view_array(rows)
+        for learner in (plain, viewed):
+            learner.learn_one(x, y)
+    assert viewed.to_bytes() == plain.to_bytes()
+    few = rows[:9]
+    found = viewed.view_array(few)
+    wanted = viewed.predict_proba_many(few) if viewed.classifies else viewed.predict_many(few)
+    if viewed.classifies:
+        wanted = [[p[label] for label in viewed.labels] for p in wanted]
+    np.testing.assert_array_equal(found, wanted)
+    for x, y in pairs[:20]:
+        for learner in (plain, viewed):
+            learner.ask_one("key", x)
+            learner.tell_one("key", y)
+        viewed.view_array(rows)
+    assert viewed.to_bytes() == plain.to_bytes()

@@ -319,4 +319,4 @@ def test_what_fails_while_it_follows_is_logged_once(stand, model, caplog):
         while "no broker answers" not in caplog.text and time.monotonic() < until:
             time.sleep(0.05)
         time.sleep(1.5)
-    assert caplog.text.count("no broker answers; the model before predicts on") == 1
+    assert caplog.text.count("no broker answers; the model stays as it is") == 1

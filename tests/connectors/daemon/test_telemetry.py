@@ -61,7 +61,7 @@ def work(telemetry, outcomes, seconds=0.01, learner=LEARNER):
 
 def metrics(telemetry):
     """Return the metrics by name and labels, as the text has them."""
-    code, kind, body = telemetry._answer("/metrics")
+    code, kind, body = telemetry.answer("/metrics")
     assert code == 200
     assert kind.startswith("text/plain")
     lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
@@ -176,7 +176,7 @@ def test_a_lag_that_is_not_known_any_more_is_nan(clock):
 
 
 def test_every_metric_has_a_help_text():
-    text = Telemetry(classes=False)._answer("/metrics")[2].decode()
+    text = Telemetry(classes=False).answer("/metrics")[2].decode()
     names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     for name in names:
         assert re.search(rf"# HELP {name} \w.{{8}}", text) or name.endswith("_created")
@@ -580,7 +580,7 @@ def test_a_change_is_detected_wherever_batches_end():
 
 
 def answer(telemetry, path="/healthz"):
-    code, _, body = telemetry._answer(path)
+    code, _, body = telemetry.answer(path)
     return code, body.decode()
 
 

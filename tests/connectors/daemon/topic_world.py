@@ -41,6 +41,9 @@ class Apart:
     def release(self, partition):
         self.seen.pop(partition, None)
 
+    def events_of(self, partition):
+        return None
+
 
 class PlayedSnapshots:
     """The topic of snapshots, as one process sees it."""
