@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from connectors.settings.tables import LogSection, Settings
 
 log = logging.getLogger(__name__)
 _MOST_AT_ONCE = 1000  # requests
+_SWITCH = 0.0005  # seconds after which the thread that writes the log lets requests go on
 
 
 def serve_command(
@@ -74,6 +76,7 @@ def serve_command(
             server = uvicorn.Server(config)
             scheme = "http" if certificate is None else "https"
             log.info("serving on %s://%s:%d", scheme, *listening.getsockname()[:2])
+            sys.setswitchinterval(_SWITCH)
             with signals(threading.Event()):  # the server ends by them, and sends them on
                 asyncio.run(server.serve(sockets=[listening]))
         log.info("stopped")
