@@ -27,7 +27,7 @@ from connectors.settings.tables import LogSection, Settings
 
 log = logging.getLogger(__name__)
 _MOST_AT_ONCE = 1000  # requests
-_SWITCH = 0.0005  # seconds after which the thread that writes the log lets requests go on
+_SWITCH = 0.0005  # seconds after which the thread that writes the log lets other requests continue
 
 
 def serve_command(

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import connected, exits, working
+from connectors.contract.errors import USAGE, Failure
 from connectors.contract.sections import BY_CHECKPOINT, BY_GROUP, EARLIEST, LATEST
 
 labels = typer.Typer(
@@ -72,13 +73,19 @@ def adopt_command(
 def reset_command(
     config: Config,
     to: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--to",
             help=f"{EARLIEST}, {LATEST}, {BY_GROUP} (as committed), {BY_CHECKPOINT} (as the model has read), "
             "an offset, or a time such as 2026-11-21T08:00.",
         ),
-    ],
+    ] = None,
+    excluded: Annotated[
+        str | None,
+        typer.Option(
+            "--exclude", metavar="FROM..TO", help="Learn again without these events: offsets or times."
+        ),
+    ] = None,
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", help="Only this one; may be repeated.")
     ] = None,
@@ -88,14 +95,27 @@ def reset_command(
 ) -> None:
     """Set where a daemon continues, with the daemon stopped and no other member in its group.
 
-    The model stays as it is. Going back, it learns and predicts again what comes from there; going forward,
-    it never sees what is skipped.
+    With --to, the model stays as it is. Going back, it learns and predicts again what comes from there; going
+    forward, it never sees what is skipped. With --exclude, it goes back to a checkpoint from before the
+    events, or to nothing, and learns again without them; predictions that were made stay.
     """
     with exits(), connected():
         from connectors.settings.file import load
         from connectors.state.edits import reset
+        from connectors.state.exclusion import exclude
 
-        rows = reset(load(config), to, partitions, dry_run)
+        if (to is None) == (excluded is None):
+            raise Failure(USAGE, "say where to continue: --to, or --exclude FROM..TO")
+        if excluded is not None:
+            table = Table("partition", "excluded", "learns again from")
+            for name, span, position in exclude(load(config), excluded, partitions, dry_run):
+                shown = "-" if span is None else f"{span[0]:,} to {span[1] - 1:,}"
+                table.add_row(name, shown, f"{position:,}")
+            Console().print(table)
+            if dry_run:
+                typer.echo("nothing was changed")
+            return
+        rows = reset(load(config), to or "", partitions, dry_run)
         table = Table("partition", "model has read", "group has committed", "continues from")
         for name, *positions in rows:
             table.add_row(name, *("-" if position is None else f"{position:,}" for position in positions))

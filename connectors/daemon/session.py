@@ -215,7 +215,7 @@ class Session:
 
         No micro-batch holds both records that are counted already and others.
         """
-        records, at = batch.records, 0
+        records, at = self._without_excluded(partition, batch.records), 0
         new = bisect_left(records, self._telemetry.counted(partition), key=attrgetter("offset"))
         while at < len(records):
             size = _FIRST if self._pace == 0.0 else max(1, int(_WORK / self._pace))
@@ -228,6 +228,15 @@ class Session:
         if progress.position < batch.next:  # what is no event, as the marker of a transaction, counts as read
             progress.position = batch.next
             self._count(1)
+
+    def _without_excluded(self, partition: str, records: Sequence[Raw]) -> Sequence[Raw]:
+        """Return the records that are to be processed."""
+        ranges = self._backend.excluded.get(partition)
+        if not ranges:
+            return records
+        kept = [raw for raw in records if not any(a <= raw.offset < b for a, b in ranges)]
+        self._partitions[partition].skipped += len(records) - len(kept)
+        return kept
 
     def _process(self, partition: str, records: Sequence[Raw], after: int) -> None:
         started = self._clock()

@@ -145,6 +145,12 @@ def forget_partitions(mark: object, partitions: Iterable[str]) -> None:
         cast(SinkMark, mark)["written"].pop(partition, None)
 
 
+def keep_written(mark: object, positions: Mapping[str, int]) -> None:
+    """Change a mark to one by which outputs of events before these positions are not written again."""
+    written = cast(SinkMark, mark)["written"]
+    written |= {name: max(position - 1, written.get(name, -1)) for name, position in positions.items()}
+
+
 class _Line(msgspec.Struct):
     partition: str
     offset: int

@@ -31,6 +31,7 @@ REFUSED = "refused in a row"  # the part from which a restart counts on
 WAITING = "waiting"  # the part with what waits for labels, and labels that wait
 _VERSION = 2
 L = TypeVar("L", bound=Learner)
+Excluded = dict[str, list[tuple[int, ...]]]  # ranges of offsets that are not processed, by partition
 REMEDY = "put the settings back, or give them a checkpoints.directory and a source.group of their own"
 
 
@@ -85,6 +86,8 @@ class Checkpoint:
         The settings that the model is trained with (:mod:`connectors.state.training`); None if not known.
     adopted
         Changes of these settings that were accepted (:func:`connectors.state.edits.adopt`).
+    excluded
+        Events that are not to be learned (:mod:`connectors.state.exclusion`): ranges by partition.
     """
 
     source: str
@@ -96,6 +99,7 @@ class Checkpoint:
     written: str = ""
     training: dict[str, object] | None = None
     adopted: list[Adoption] = field(default_factory=list)
+    excluded: Excluded = field(default_factory=dict)
 
     def learner(self) -> Learner:
         """Return the model among the parts, as a new object.
@@ -141,6 +145,7 @@ class Checkpoint:
                 {name: Progress(**values) for name, values in extra["partitions"].items()},
                 extra["source_mark"], extra["sink_marks"], number, extra["written"],
                 extra.get("training"), extra.get("adopted", []),
+                {name: list(map(tuple, ranges)) for name, ranges in extra.get("excluded", {}).items()},
             )  # fmt: skip
         except (TypeError, KeyError, AttributeError):
             raise ValueError(f"{where} is a model file, but not a checkpoint") from None
@@ -166,6 +171,8 @@ class Checkpoint:
             extra["training"] = self.training
         if self.adopted:
             extra["adopted"] = self.adopted
+        if self.excluded:
+            extra["excluded"] = self.excluded
         arrays = {name: np.frombuffer(part, np.uint8) for name, part in self.parts.items()}
         return {"extra": extra}, arrays
 
@@ -230,8 +237,11 @@ class StateBackend(Protocol):
         Whether anything was stored when the session started.
     untried
         Whether it is not known yet that anything can be stored here.
+    excluded
+        Ranges of offsets that are not processed, by partition.
     """
 
+    excluded: Excluded
     owner: str
     progress: dict[str, Progress]
     has_state: bool

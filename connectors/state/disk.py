@@ -201,7 +201,7 @@ class DiskBackend:
         self._training = training
         self.owner = store.model
         self._checkpoint = self._load()
-        self.progress = self._checkpoint.partitions
+        self.progress, self.excluded = self._checkpoint.partitions, self._checkpoint.excluded
         self.has_state, self.untried = bool(self.progress), not self._checkpoint.number
 
     def _load(self) -> Checkpoint:

@@ -36,7 +36,7 @@ from connectors.kafka.producer import Message
 from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.kafka.sink import TopicSink
 from connectors.settings.tables import Settings
-from connectors.state.checkpoint import REMEDY, Adoption, Checkpoint, Committable, Progress, Saved
+from connectors.state.checkpoint import REMEDY, Adoption, Checkpoint, Committable, Excluded, Progress, Saved
 from connectors.state.positions import (
     OffsetMetadata,
     exceeds_commit,
@@ -215,6 +215,7 @@ class TopicBackend:
         self._source, self._clock = source, clock
         self.owner = owner_of(snapshots.topic)
         self.progress: dict[str, Progress] = {}
+        self.excluded: Excluded = {}
         self.has_state = not snapshots.empty()
         self._saved: dict[str, dict[str, Progress]] = {}  # of events and labels, by partition of events
         self._awaited: dict[str, _Awaited] = {}
@@ -260,6 +261,7 @@ class TopicBackend:
         if snapshot is not None and saved is not None:
             require_same_training(snapshot, self._training, where)
             self._adopted[name], self._saved[name] = snapshot.adopted, snapshot.partitions
+            self.excluded |= snapshot.excluded
             log.info("%s: snapshot up to %d, written %s", name, saved.position, snapshot.written)
         return True
 
@@ -329,6 +331,7 @@ class TopicBackend:
             snapshot = Checkpoint(
                 self._source.topic, parts, progress, source_mark=self._source.group,
                 written=written, training=self._training, adopted=self._adopted.get(name, []),
+                excluded={name: self.excluded[name]} if name in self.excluded else {},
             )  # fmt: skip
             size += self._snapshots.write(name, snapshot)
         self._sink.commit(committable({name for progress in changed.values() for name in progress}))
@@ -342,6 +345,7 @@ class TopicBackend:
     def _forget(self, name: str) -> None:
         """Forget how far a partition and its labels were read."""
         self._saved.pop(name, None)
+        self.excluded.pop(name, None)
         for known in self._read_with(name):
             del self.progress[known]
 
