@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from connectors.contract.errors import USAGE, Failure
 from connectors.contract.sections import Limits, Section
@@ -194,13 +194,16 @@ def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tu
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
     origin: Origin = {}
-    for name, keys in _overrides(environment, warn):
+    files = {f"{PREFIX}{'__'.join(keys)}_FILE".upper(): keys for keys in _secrets()}
+    for name, keys in _overrides(environment, warn, files):
         table = values
         for key in keys[:-1]:
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
                 raise Failure(USAGE, f"{name}: {'.'.join(keys[:-1])} is not a table")
-        table[keys[-1]] = environment[name]
+        if keys in origin:
+            raise Failure(USAGE, f"{name}: {origin[keys]} sets {'.'.join(keys)}, too; leave one of them out")
+        table[keys[-1]] = _content(name, environment[name]) if name in files else environment[name]
         origin[keys] = name
     for old, new in _MOVED.items():
         _move(values, origin, old, new, warn, path)
@@ -236,9 +239,32 @@ def _validated(section: type[S], values: Json, path: Path, origin: Origin) -> S:
         raise Failure(USAGE, "\n".join(lines)) from None
 
 
-def _overrides(environment: Mapping[str, str], warn: Warn) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each variable that is a setting, and its key; warn of those that are none."""
+def _secrets() -> Iterator[tuple[str, str]]:
+    """Yield the table and the key of every secret."""
+    for table, members in _SECTIONS.items():
+        for member in members:
+            for key, info in member.model_fields.items():
+                if SecretStr in (info.annotation, *get_args(info.annotation)):
+                    yield table, key
+
+
+def _content(name: str, path: str) -> str:
+    """Return the secret in the file that a variable names, without the end of its line."""
+    try:
+        return Path(path).read_text().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise Failure(USAGE, f"{name}: {path} cannot be read: {why}") from None
+
+
+def _overrides(
+    environment: Mapping[str, str], warn: Warn, files: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each variable that is a setting or names the file of one, and its key; warn of all others."""
     for name in sorted(environment):
+        if name in files:
+            yield name, files[name]
+            continue
         if not name.startswith(PREFIX) or name.startswith(_TESTS) or _of_service(name, environment[name]):
             continue
         keys = tuple(name.removeprefix(PREFIX).lower().split("__"))

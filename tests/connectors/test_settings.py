@@ -578,3 +578,23 @@ def test_a_name_that_is_empty(tmp_path, key):
     name = key.upper().replace(".", "__")
     (line,) = refused(tmp_path, BASE, **{name: ""})
     assert line.startswith(f"STREAMK_{name}: {key}: ")
+
+
+def test_secrets_come_from_files(tmp_path):
+    place = tmp_path / "password"
+    place.write_text("it's a secret \n")
+    found = read(tmp_path, BASE, KAFKA__PASSWORD_FILE=str(place), KAFKA__CERTIFICATE_PASSWORD_FILE=str(place))
+    assert found.kafka.secrets == ["it's a secret "] * 2
+    with pytest.raises(
+        Failure, match=r"STREAMK_KAFKA__PASSWORD_FILE: STREAMK_KAFKA__PASSWORD sets kafka\.pass"
+    ):
+        read(tmp_path, BASE, KAFKA__PASSWORD_FILE=str(place), KAFKA__PASSWORD="x")
+    with pytest.raises(
+        Failure, match=r"STREAMK_KAFKA__PASSWORD_FILE: .*nowhere cannot be read: No such file"
+    ):
+        read(tmp_path, BASE, KAFKA__PASSWORD_FILE=str(tmp_path / "nowhere"))
+    place.write_bytes(b"\xff")
+    with pytest.raises(Failure, match="cannot be read: it is not text"):
+        read(tmp_path, BASE, KAFKA__PASSWORD_FILE=str(place))
+    with pytest.raises(Failure, match="username_file"):  # no secret
+        read(tmp_path, BASE, KAFKA__USERNAME_FILE=str(place))
