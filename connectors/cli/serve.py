@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,7 @@ def serve_command(
             raise Failure(USAGE, f"pip install 'streamk[serve]' brings what serve needs ({error})") from None
         with usage():
             token = None if token_file is None else _token(token_file)
+            _check_certificate(certificate, certificate_key)
             settings = _settings(place, follow, model, servers)
         with _listening(host, port) as listening, _service(settings, place) as service:
             app = application(service, token, most_bytes)
@@ -90,6 +92,17 @@ def _token(path: Path) -> str:
     if not token:
         raise ValueError(f"--token-file {path}: it is empty; write a token into it")
     return token
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> None:
+    """Raise a ValueError unless TLS can use them."""
+    if certificate is None and key is not None:
+        raise ValueError("--certificate-key needs --certificate")
+    if certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        except OSError as error:
+            raise ValueError(f"--certificate {certificate}: it cannot be used: {error}") from None
 
 
 def _settings(place: Path | None, follow: str | None, model: str | None, servers: str | None) -> Settings:

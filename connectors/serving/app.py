@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -15,9 +16,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from connectors.contract.errors import Failure
 from connectors.serving.service import Answer, LearningService, RequestError, Service
 from streamk import __version__
 
+log = logging.getLogger(__name__)
 _OPEN = ("/healthz", "/ready", "/metrics")  # without a token
 _LONGEST_ID = 512
 T = TypeVar("T", bound=msgspec.Struct)
@@ -150,6 +153,9 @@ def _post(service: Service, path: str) -> Callable[[Request], Awaitable[Response
             return answer(await _answered(service, path, await request.body()))
         except (RequestError, msgspec.DecodeError, RecursionError, UnicodeError) as error:
             return answer({"error": str(error)}, 422 if isinstance(error, RequestError) else 400)
+        except Failure as failure:  # a full disk, as a rule
+            log.error("%s", failure)
+            return answer({"error": "the log of requests cannot be written; nothing was learned"}, 503)
 
     return respond
 

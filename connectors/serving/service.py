@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from connectors.contract.errors import Failure
 from connectors.contract.records import DEAD_LETTERS, Output, Processed, Raw
 from connectors.contract.sections import TOP
 from connectors.daemon.telemetry import Telemetry
@@ -262,19 +263,22 @@ class LearningService(Service):
         return done
 
     async def ask(self, ids: Sequence[str], events: Sequence[bytes]) -> list[Answer]:
-        """Return predictions of events, which then wait under their ids for their labels."""
-        self._decoded(events)
-        requests = [Request(key, self._without_target(event)) for key, event in zip(ids, events, strict=True)]
+        """Return predictions of events, which then wait under their ids for their labels.
+
+        Raises
+        ------
+        RequestError
+            If an event cannot be read, or has its target; nothing waits then.
+        """
+        for k, event in enumerate(self._decoded(events)):
+            if event.target is not None:
+                raise RequestError(f"events[{k}]: it has its target; send it to /v1/learn, or leave it out")
+        requests = list(map(Request, ids, events))
         done = await self._taught(EVENTS, requests)
         return [
             done[k] if k in done else {**self.predict([event])[0], "fate": DUPLICATE}
             for k, event in enumerate(events)
         ]
-
-    def _without_target(self, event: bytes) -> bytes:
-        fields = msgspec.json.decode(event)
-        fields.pop(self._settings.events.target, None)
-        return msgspec.json.encode(fields)
 
     async def learn(self, ids: Sequence[str] | None, events: Sequence[bytes]) -> list[Answer]:
         """Learn events that have their targets; under an id, each once.
@@ -284,12 +288,10 @@ class LearningService(Service):
         RequestError
             If an event cannot be read, or has no target; nothing is learned then.
         """
-        self._decoded(events)
-        for k, event in enumerate(events):
-            if self.decoder(event).target is None:
-                raise RequestError(
-                    f"events[{k}]: it has no target, the field {self._settings.events.target!r}"
-                )
+        target = self._settings.events.target
+        for k, event in enumerate(self._decoded(events)):
+            if event.target is None:
+                raise RequestError(f"events[{k}]: it has no target, the field {target!r}")
         keys: Sequence[str | None] = [None] * len(events) if ids is None else ids
         requests = [Request(key, event) for key, event in zip(keys, events, strict=True)]
         done = await self._taught(EVENTS, requests)
@@ -303,9 +305,13 @@ class LearningService(Service):
         return [done[k] for k in range(len(ids))]
 
     def _save_if_due(self) -> None:
-        now = time.monotonic()
-        if self._unsaved >= self._due.events or (self._unsaved and now - self._saved_at >= self._due.seconds):
-            self.save()
+        seconds = time.monotonic() - self._saved_at
+        if self._unsaved >= self._due.events or (self._unsaved and seconds >= self._due.seconds):
+            try:
+                self.save()
+            except Failure as failure:  # the log of requests has what the checkpoint would
+                self._saved_at = time.monotonic()
+                log.error("%s", failure)
 
     def save(self) -> None:
         """Write a checkpoint."""

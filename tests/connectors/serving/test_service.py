@@ -257,6 +257,9 @@ def test_tokens_sizes_and_forms(tmp_path):
             assert words in found[1]["error"]
         found = server.ask("/v1/learn", {"events": [{"a": 1.0, "y": "u"}, {"a": 2.0}]}, TOKEN)
         assert found == (422, {"error": "events[1]: it has no target, the field 'y'"})
+        found = server.ask("/v1/predict", {"events": [{"a": 1.0, "y": "u"}], "ids": ["i"]}, TOKEN)
+        assert found[0] == 422
+        assert found[1]["error"] == "events[0]: it has its target; send it to /v1/learn, or leave it out"
         assert server.ask("/v1/model", None, TOKEN)[1]["events"] == 0
         assert server.ask("/nowhere", None, TOKEN)[0] == 404
         assert server.stop() == 0
@@ -284,6 +287,8 @@ def test_tls(tmp_path):
         (["serve.toml", "--token-file", "empty"], "--token-file empty: it is empty"),
         (["serve.toml", "--host", "300.1.1.1"], "--port: 300.1.1.1:8000 cannot be used"),
         (["empty"], "learner.follow: the model empty in"),
+        (["serve.toml", "--certificate-key", "empty"], "--certificate-key needs --certificate"),
+        (["serve.toml", "--certificate", "empty"], "--certificate empty: it cannot be used"),
     ],
 )
 def test_wrong_arguments(tmp_path, arguments, words):
@@ -395,6 +400,28 @@ def test_a_client_that_hangs_up_changes_nothing(tmp_path, learner):
     wanted.learn_many([inputs(x) for x in rows], [x["y"] for x in rows])
     assert direct.model() == wanted.to_bytes()
     direct.close()
+
+
+def test_a_full_disk_is_reported_and_nothing_is_learned(tmp_path, monkeypatch):
+    direct, body = Direct(tmp_path), json.dumps({"events": [{"a": 1.0, "y": "u"}]}).encode()
+    with monkeypatch.context() as patch:
+
+        def fail(*arguments):
+            raise Failure(4, "requests.sqlite: database or disk is full")
+
+        patch.setattr(direct.service._log, "append", fail)
+        status, found = direct.ask("/v1/learn", body)
+        assert (status, json.loads(found)["error"]) == (
+            503, "the log of requests cannot be written; nothing was learned"
+        )  # fmt: skip
+        assert direct.service.using.learner.events == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(direct.service, "save", fail)
+        patch.setattr(direct.service, "_saved_at", -1e9)
+        assert direct.ask("/v1/learn", body)[0] == 200
+    assert direct.service.using.learner.events == 1
+    direct.close()
+    assert newest(tmp_path / "state").learner().events == 1
 
 
 def test_the_description_has_every_path(tmp_path):
