@@ -154,9 +154,14 @@ def load(path: Path, environment: Mapping[str, str] = os.environ, warn: Warn = l
 
 
 def load_service(path: Path) -> Settings:
-    """Return the settings of a service, which need no source; errors are those of :func:`load`."""
+    """Return the settings of a service, which need neither a source nor the place of labels.
+
+    Errors are those of :func:`load`.
+    """
     values, origin = _values(path, os.environ, log.warning)
-    values.setdefault("source", {"kind": "file", "path": "requests"})
+    values.setdefault("source", {"kind": "topic", "topic": "events", "group": "requests"})
+    if isinstance(labels := values.get("labels"), dict) and "kind" not in labels:
+        values["labels"] = {"kind": "topic", "topic": "labels", **labels}
     return _validated(Settings, values, path, origin)
 
 

@@ -424,6 +424,31 @@ def test_a_full_disk_is_reported_and_nothing_is_learned(tmp_path, monkeypatch):
     assert newest(tmp_path / "state").learner().events == 1
 
 
+def test_labels_may_come_too_late(tmp_path):
+    path = write_settings(tmp_path, more="[labels]\nwait = 0.05\n")
+    with learning(load_service(path), Telemetry()) as service:
+
+        async def late():
+            await service.ask(["a"], [b'{"f": 1.0}'])
+            await asyncio.sleep(0.2)
+            await service.ask(["b"], [b'{"f": 1.0}'])
+            return await service.label(["a", "b"], [True, True])
+
+        fates = [each["fate"] for each in asyncio.run(late())]
+    assert fates == ["early", "learned"]  # its event has expired, and another one may come
+
+
+def test_a_checkpoint_of_a_service_is_a_model(tmp_path):
+    direct = Direct(tmp_path)
+    rows = [{**inputs(x), "y": x["y"]} for x in events(50)]
+    direct.ask("/v1/learn", json.dumps({"events": rows}).encode())
+    direct.close()
+    (checkpoint, *_) = sorted((tmp_path / "state").glob("*.checkpoint"))[::-1]
+    with Server(tmp_path, checkpoint) as server:
+        assert server.ask("/v1/model")[1]["events"] == 50
+        assert server.ask("/v1/predict", {"events": [inputs(rows[0])]})[0] == 200
+
+
 def test_the_description_has_every_path(tmp_path):
     direct = Direct(tmp_path)
     paths = description(direct.service)["paths"]
