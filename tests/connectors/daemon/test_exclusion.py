@@ -97,3 +97,17 @@ def test_nothing_is_excluded_before_anything_is_learned(stand):
     done = run("reset", settings(stand), "--exclude", "0..9")
     assert done.returncode == USAGE
     assert "holds no checkpoint; nothing is learned yet" in done.stderr
+
+
+def test_a_checkpoint_that_has_learned_what_was_excluded_before_is_not_used(stand):
+    sent = events(900)
+    path = settings(stand, checkpoints__keep=20)
+    for part in (sent[:400], sent[400:]):
+        write(stand.directory / "log.jsonl", part)
+        assert run("run", path).returncode == 0
+    for first, last in ((100, 200), (500, 600)):  # the checkpoint up to 400 has learned the first range
+        since, until = places(stand, first, last)
+        assert run("reset", path, "--exclude", f"{since}..{until}").returncode == 0
+        assert run("run", path).returncode == 0
+    wanted = learner_of([*sent[:100], *sent[200:500], *sent[600:]])
+    assert newest(directory(stand)).learner().to_bytes() == wanted.to_bytes()

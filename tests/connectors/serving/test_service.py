@@ -449,6 +449,21 @@ def test_a_checkpoint_of_a_service_is_a_model(tmp_path):
         assert server.ask("/v1/predict", {"events": [inputs(rows[0])]})[0] == 200
 
 
+def test_the_checkpoint_before_a_damaged_one_needs_what_the_log_holds(tmp_path):
+    path = write_settings(tmp_path)
+    rows = [json.dumps({**inputs(x), "y": x["y"]}).encode() for x in events(120)]
+    for k in range(6):
+        with learning(load_service(path), Telemetry()) as service:
+            for start in range(20 * k, 20 * k + 20, 5):
+                asyncio.run(service.learn(None, rows[start : start + 5]))
+                service.save()
+            whole = service.using.learner.to_bytes()
+    for name in sorted((tmp_path / "state").glob("*.checkpoint"))[-2:]:
+        name.write_bytes(name.read_bytes()[:-9])
+    with learning(load_service(path), Telemetry()) as service:
+        assert service.using.learner.to_bytes() == whole
+
+
 def test_the_description_has_every_path(tmp_path):
     direct = Direct(tmp_path)
     paths = description(direct.service)["paths"]
