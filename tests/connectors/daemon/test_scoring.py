@@ -260,6 +260,17 @@ def test_the_model_of_a_daemon_is_published(stand):
     assert run("publish", scorer, "-o", out).returncode == USAGE
 
 
+def test_a_model_that_has_learned_nothing_is_not_published(stand):
+    (stand.directory / "log.jsonl").touch()
+    path, out = settings(stand), stand.directory / "published.streamk"
+    assert "holds no checkpoint yet" in run("publish", path, "-o", out).stderr
+    assert run("run", path).returncode == 0
+    done = run("publish", path, "-o", out)
+    assert done.returncode == USAGE
+    assert "nothing has been learned yet" in done.stderr
+    assert not out.exists()
+
+
 def test_a_model_that_learned_less_does_not_replace_one(stand):
     write(stand.directory / "log.jsonl", events(400))
     path, out = settings(stand), stand.directory / "published.streamk"
