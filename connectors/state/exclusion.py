@@ -120,8 +120,8 @@ def _in_checkpoint(
         raise Failure(
             USAGE, f"checkpoints.directory: {store.directory} holds no checkpoint; nothing is learned yet"
         )
-    before = _before(store, newest, ranges) or _blank(settings, newest, positions, store.model)
     excluded = _with(newest.excluded, ranges)
+    before = _before(store, newest, excluded) or _blank(settings, newest, positions, store.model)
     rows = [ExcludedRow(name, ranges.get(name), p.position) for name, p in before.partitions.items()]
     for name, progress in before.partitions.items():
         _require_alone(positions, name, store.model, progress.position)
@@ -138,19 +138,21 @@ def _in_checkpoint(
     return rows
 
 
-def _before(
-    store: CheckpointStore, newest: Checkpoint, ranges: Mapping[str, tuple[int, int]]
-) -> Checkpoint | None:
-    """Return the newest checkpoint that has read nothing of the ranges, None if there is none."""
+def _before(store: CheckpointStore, newest: Checkpoint, excluded: Excluded) -> Checkpoint | None:
+    """Return the newest checkpoint that has learned nothing of what is excluded, None if there is none."""
     for path in reversed(store.paths()):
         try:
             checkpoint = Checkpoint.read(path)
         except ValueError:
             continue
-        same = checkpoint.source == newest.source and checkpoint.excluded == newest.excluded
         places = checkpoint.partitions
-        unread = all(name in places and places[name].position <= since for name, (since, _) in ranges.items())
-        if same and unread:
+        learned = any(
+            name not in places or places[name].position > span[0]
+            for name, spans in excluded.items()
+            for span in spans
+            if span not in checkpoint.excluded.get(name, ())
+        )
+        if checkpoint.source == newest.source and not learned:
             return checkpoint
     return None
 

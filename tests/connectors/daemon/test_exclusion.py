@@ -102,12 +102,19 @@ def test_nothing_is_excluded_before_anything_is_learned(stand):
 def test_a_checkpoint_that_has_learned_what_was_excluded_before_is_not_used(stand):
     sent = events(900)
     path = settings(stand, checkpoints__keep=20)
-    for part in (sent[:400], sent[400:]):
+    for part in (sent[:50], sent[50:400], sent[400:]):
         write(stand.directory / "log.jsonl", part)
         assert run("run", path).returncode == 0
-    for first, last in ((100, 200), (500, 600)):  # the checkpoint up to 400 has learned the first range
+    starts = []
+    for first, last in ((100, 200), (500, 600), (60, 70)):  # the checkpoint up to 400 has learned 100 to 200
         since, until = places(stand, first, last)
-        assert run("reset", path, "--exclude", f"{since}..{until}").returncode == 0
+        done = run("reset", path, "--exclude", f"{since}..{until}")
+        assert done.returncode == 0, done.stderr
+        kept = newest(directory(stand))
+        starts += [progress.position for progress in kept.partitions.values()]
+        damaged = directory(stand) / f"{kept.number:010d}.checkpoint"
         assert run("run", path).returncode == 0
-    wanted = learner_of([*sent[:100], *sent[200:500], *sent[600:]])
+        damaged.write_bytes(b"damaged")
+    assert starts == [places(stand, 50, 50)[0]] * 3
+    wanted = learner_of([*sent[:60], *sent[70:100], *sent[200:500], *sent[600:]])
     assert newest(directory(stand)).learner().to_bytes() == wanted.to_bytes()

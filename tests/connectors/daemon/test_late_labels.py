@@ -755,3 +755,29 @@ def test_csv_logs_have_the_same_keys(tmp_path):
         for partition, batch in polled.batches.items():
             assert operator.process(partition, batch.records).failure is None
     assert (operator.learner.events, operator.learner.labels) == (2, ["up", "down"])
+
+
+def test_events_whose_records_have_keys_wait_also_in_batches():
+    """These are decoded together, since no field is their key."""
+    chosen = Settings.model_validate(
+        {
+            "source": {"kind": "topic", "topic": "in", "group": "g"},
+            "labels": {"kind": "topic", "topic": "labels"},
+            "events": {"target": "y"},
+            "learner": {"name": "kaczmarz", "parameters": {"features": 32, "seed": 3}},
+            "dead_letters": {"kind": "topic", "topic": "dead"},
+        }
+    )
+    operator = SingleLearning(chosen, chosen.decoder(), Telemetry())
+    rows = [{"a": float(k), "y": k % 2 == 0} for k in range(20)]
+    labelled = [Raw(k, json.dumps(row).encode(), b"k%d" % k, k) for k, row in enumerate(rows)]
+    assert operator.process("in-0", labelled).tally.learned == 20
+    bare = [Raw(20 + k, b'{"a": %d.0}' % k, b"w%d" % k, 20 + k) for k in range(20)]
+    assert operator.process("in-0", bare).tally == (0, 20, 0, 0)
+    assert list(operator.learner.waiting) == [f"w{k}" for k in range(20)]
+    mixed = [labelled[0]._replace(offset=40), bare[0]._replace(offset=41, key=b"x")]
+    assert operator.process("in-0", mixed).tally == (1, 1, 0, 0)
+    assert "x" in operator.learner.waiting
+    labels = [Raw(k, b'{"y": true}', b"w%d" % k, 50) for k in range(20)]
+    assert operator.process("labels-0", labels).tally.learned == 20
+    assert operator.learner.events == 41

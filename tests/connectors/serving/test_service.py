@@ -456,7 +456,8 @@ def test_the_checkpoint_before_a_damaged_one_needs_what_the_log_holds(tmp_path):
         with learning(load_service(path), Telemetry()) as service:
             for start in range(20 * k, 20 * k + 20, 5):
                 asyncio.run(service.learn(None, rows[start : start + 5]))
-                service.save()
+                if k < 5 or start == 100:  # the last process writes two alone
+                    service.save()
             whole = service.using.learner.to_bytes()
     for name in sorted((tmp_path / "state").glob("*.checkpoint"))[-2:]:
         name.write_bytes(name.read_bytes()[:-9])
