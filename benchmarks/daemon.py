@@ -92,7 +92,7 @@ def session(servers: str, producer: str | None = None) -> Iterator[Session]:
             "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
             "events": {"target": "y"},
             "learner": {"name": "kaczmarz", "parameters": {"features": 512}},
-            "predictions": {"kind": "topic", "topic": OUT} if producer else None,
+            "predictions": {"kind": "topic", "topic": OUT, "shared": True} if producer else None,
             "checkpoints": {"directory": directory},
         })  # fmt: skip
         store = CheckpointStore(settings.checkpoints.directory)
