@@ -234,6 +234,11 @@ class ConfluentProducer:
         place = {} if partition is None else {"partition": partition}
         if headers:  # the library would cut a name at a NUL
             headers = [(name.replace("\0", "\ufffd"), value) for name, value in headers]
+        self._put(topic, value, key, headers, place)
+
+    def _put(
+        self, topic: str, value: Content, key: Content, headers: Headers, place: Mapping[str, int]
+    ) -> None:
         try:
             self._producer.produce(topic, value, key, headers=headers, **place)
         except BufferError:
@@ -246,8 +251,9 @@ class ConfluentProducer:
         self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None], headers: RecordHeaders = ()
     ) -> None:
         """Take messages with the same headers into the transaction."""
+        same: Headers = [*headers]
         for value, key in zip(values, keys, strict=True):
-            self.send(topic, value, key, [*headers])
+            self._put(topic, value, key, same, {})
 
     def _send_slowly(
         self, topic: str, value: bytes | None, key: bytes | None, headers: Headers, place: Mapping[str, int]
