@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.contract.errors import CHECKPOINT, Failure
 from connectors.contract.records import Raw
+from connectors.state.aside import explained
 
 FILE = "requests.sqlite"
 EVENTS, LABELS = "events-0", "labels-0"  # the partitions that requests stand for
@@ -58,14 +59,8 @@ class RequestLog:
             (last,) = self._file.execute("SELECT MAX(time) FROM requests").fetchone()
         self._time = last or 0
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise Failure(
-                CHECKPOINT, f"{self._path}: {error}; free space, or put back a copy of this directory"
-            ) from None
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._path)
 
     def append(self, partition: str, requests: Sequence[Request], time: int) -> list[Raw | None]:
         """Write requests and sync them to disk; return their records, None for an event that came before.

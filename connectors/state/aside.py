@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import NamedTuple
 
 from connectors.contract.errors import CHECKPOINT, Failure
@@ -27,6 +29,17 @@ CREATE INDEX IF NOT EXISTS by_key ON waiting (key) WHERE gone IS NULL;
 CREATE INDEX IF NOT EXISTS by_number ON waiting (number) WHERE gone IS NULL;
 CREATE INDEX IF NOT EXISTS by_end ON waiting (gone) WHERE gone IS NOT NULL;
 """
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Raise Failure in place of an error of SQLite, with the file and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise Failure(
+            CHECKPOINT, f"{path}: {error}; free space, or put back a copy of this file and of the checkpoints"
+        ) from None
 
 
 class Row(NamedTuple):
@@ -70,15 +83,8 @@ class AsideStore:
             self._file.execute("BEGIN IMMEDIATE")
         return self._file
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise Failure(
-                CHECKPOINT,
-                f"{self._path}: {error}; free space, or put back a copy of this file and of the checkpoints",
-            ) from None
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._path)
 
     def _run(self, statement: str, *values: object) -> sqlite3.Cursor:
         with self._explained():
