@@ -217,6 +217,7 @@ def run(live: LiveSettings) -> None:
     telemetry = Telemetry(
         settings.telemetry.window, settings.telemetry.stall_seconds, classes, settings.kafka.session_seconds
     )
+    telemetry.report.title = settings.source.name
     store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
     daemon = _Daemon(live, store, telemetry)
     with daemon_signals(daemon.requests), store.locked(), _served(telemetry, settings):

@@ -6,12 +6,14 @@ docs/daemon.md shows the same table, and a test compares the two.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from socket import socket
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -33,15 +35,19 @@ from prometheus_client.registry import Collector
 
 from connectors.contract.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
 from connectors.contract.records import CAUSES, Processed, Raw, Tally
+from connectors.daemon.report import RunReport
 from connectors.events.joining import FATES
-from connectors.operators.field_watch import FieldWatch
 from connectors.operators.outputs import Outcome
+from connectors.operators.stream_watch import ALARMS, PREDICTIONS, QUANTILES, ColumnWindow
 from streamk import __version__
+from streamk.arrays import Json
 from streamk.evaluation.contender_metrics import Alarms
 from streamk.evaluation.metric import loss_and_error
 from streamk.learners.learner import Learner
 
+log = logging.getLogger(__name__)
 Request = socket | tuple[bytes, socket]
+_SUMMARY, _LABELS = 2.0, 32  # seconds that a page waits for a summary; labels with separate series
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
 _LATE = 0.75  # share of the time for an answer after which there is none: what asks notices later
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -90,6 +96,22 @@ SERIES = (
     Series(
         "streamk_missing_share", "gauge", "Share of the last 1,000 events without the field", {"field": ()}
     ),
+    Series(
+        "streamk_field_quantile", "gauge", "Quantiles of the numbers of a field in the last 1,000 events",
+        {"field": (), "quantile": ()},
+    ),
+    Series(
+        "streamk_moved_share", "gauge",
+        "Share of the last 1,000 events whose value is not as in the window before the last", {"field": ()},
+    ),
+    Series(
+        "streamk_unseen_share", "gauge", "Share of the last 1,000 events with a new category", {"field": ()}
+    ),
+    Series(
+        "streamk_predicted_share", "gauge", "Share of the last 1,000 predictions by label, of 32 labels",
+        {"label": ()},
+    ),
+    Series("streamk_alarms_total", "counter", "Alarms by kind, each of them in the log", {"kind": ALARMS}),
     Series("streamk_truncated_dead_letters_total", "counter", "Dead letters written as stubs"),
     Series(
         "streamk_lag", "gauge", "Records (bytes of a log) not read yet, NaN if unknown", {"partition": ()}
@@ -174,7 +196,7 @@ class Metrics:
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
         self._lock = threading.Lock()  # of what follows: a scrape has a separate thread
-        self._shown: dict[str, set[str]] = {}  # values of labels that are not known in advance
+        self._shown: dict[str, set[tuple[str, ...]]] = {}  # values of labels that are not known in advance
         made: Counter | Gauge | Histogram
         for name, kind, text, labels in SERIES:
             if kind == "counter":
@@ -203,20 +225,20 @@ class Metrics:
         gauge = self._gauges[name]
         (gauge.labels(**labels) if labels else gauge).set(value)
 
-    def replace(self, name: str, label: str, values: Mapping[str, float]) -> None:
-        """Set a gauge for these values of its label, and remove all others."""
+    def replace(self, name: str, numbers: Mapping[tuple[str, ...], float]) -> None:
+        """Set a gauge for these values of its labels, and remove all others."""
         with self._lock:
-            for value in self._shown.get(name, set()) - values.keys():
-                self._gauges[name].remove(value)
-            self._shown[name] = set(values)
-            for value, number in values.items():
-                self.set(name, number, **{label: value})
+            for values in self._shown.get(name, set()) - numbers.keys():
+                self._gauges[name].remove(*values)
+            self._shown[name] = set(numbers)
+            for values, number in numbers.items():
+                self._gauges[name].labels(*values).set(number)
 
-    def forget(self, name: str, label: str) -> None:
-        """Set a gauge to NaN for the values that its label has now."""
+    def forget(self, name: str) -> None:
+        """Set a gauge to NaN for the values that its labels have now."""
         with self._lock:
-            for value in self._shown.get(name, set()):
-                self.set(name, math.nan, **{label: value})
+            for values in self._shown.get(name, set()):
+                self._gauges[name].labels(*values).set(math.nan)
 
     def follow(self, name: str, value: Callable[[], float]) -> None:
         """Set a gauge at each scrape."""
@@ -275,10 +297,10 @@ class Telemetry:
         self.ready, self.unready = False, "the checkpoint is not loaded yet, or the source is not open"
         self.warned: set[str] = set()  # fields whose change of kind is in the log
         self._metrics = metrics = Metrics()
-        self.fields = FieldWatch(
-            lambda name, count: metrics.count("streamk_misfits_total", count, field=name),
-            lambda shares: metrics.replace("streamk_missing_share", "field", shares),
-        )
+        self.report = RunReport(classes)
+        self._learners: dict[str, Learner] = {}
+        self._summary: Json = {}  # of the model, which the loop makes
+        self._summary_wanted, self._summary_made = threading.Event(), threading.Event()
         self.registry = metrics.registry
         metrics.set("streamk_build_info", 1.0, version=__version__)
         metrics.follow("streamk_checkpoint_age_seconds", self._checkpoint_age)
@@ -299,8 +321,13 @@ class Telemetry:
             self._average()
 
     def beat(self) -> None:
-        """Say that the loop goes round."""
+        """Say that the loop goes round; summarize the model if the page waits for it."""
         self._beaten = time.monotonic()
+        if self._summary_wanted.is_set():
+            self._summary_wanted.clear()
+            largest = max(self._learners.values(), key=lambda learner: learner.events, default=None)
+            self._summary = {} if largest is None else largest.summary()
+            self._summary_made.set()
 
     @contextmanager
     def awaits(self, what: str) -> Iterator[None]:
@@ -372,6 +399,7 @@ class Telemetry:
             metrics.count("streamk_events_total", count, result=result)
         for cause, count in processed.causes.items():
             metrics.count("streamk_dead_letters_total", count, cause=cause)
+            self.report.refused[cause] = self.report.refused.get(cause, 0) + count
         for fate, count in processed.fates.items():
             metrics.count("streamk_labels_total", count, fate=fate)
 
@@ -403,7 +431,7 @@ class Telemetry:
         """Follow losses and errors, two rows, and the model."""
         if losses.size and not self._replaying:
             self._follow(losses)
-        self._models[place] = learner.feature_count, learner.events
+        self._models[place], self._learners[place] = (learner.feature_count, learner.events), learner
         self._add_up()
 
     def waits(self, events: int, labels: int, place: str = "") -> None:
@@ -415,6 +443,7 @@ class Telemetry:
     def forget(self, place: str) -> None:
         """Count the model of a place no more."""
         self._models.pop(place, None)
+        self._learners.pop(place, None)
         self._late.pop(place, None)
         self._add_up()
 
@@ -422,8 +451,40 @@ class Telemetry:
         """Follow which version of a published model predicts."""
         if version != self._version:
             self._version = version
-            self._metrics.replace("streamk_model_version", "version", {version: 1.0})
+            self._metrics.replace("streamk_model_version", {(version,): 1.0})
             self._metrics.count("streamk_models_total", result="used")
+
+    def alarm(self, kind: str, sentence: str) -> None:
+        """Log and count a change in the stream, unless it is replayed."""
+        if not self._replaying:
+            log.warning("%s", sentence)
+            self._metrics.count("streamk_alarms_total", kind=kind)
+            self.report.alarm(kind, sentence)
+
+    def misfit(self, field: str, count: int) -> None:
+        """Count values that do not fit the type of a field."""
+        if not self._replaying:
+            self._metrics.count("streamk_misfits_total", count, field=field)
+            self.report.misfits[field] = self.report.misfits.get(field, 0) + count
+
+    def watched(self, columns: Mapping[str, ColumnWindow]) -> None:
+        """Follow what all fields, predictions and labels were in a window."""
+        replace, self.report.columns = self._metrics.replace, columns
+        replace("streamk_missing_share", {(name,): column.missing for name, column in columns.items()})
+        replace(
+            "streamk_field_quantile",
+            {
+                (name, str(q)): value
+                for name, column in columns.items()
+                for q, value in zip(QUANTILES, column.quantiles, strict=False)
+            },
+        )
+        moved = {(name,): column.moved for name, column in columns.items()}
+        unseen = {(name,): column.unseen for name, column in columns.items()}
+        replace("streamk_moved_share", {key: share for key, share in moved.items() if share is not None})
+        replace("streamk_unseen_share", {key: share for key, share in unseen.items() if share is not None})
+        labels = islice(columns[PREDICTIONS].values.items(), _LABELS)
+        replace("streamk_predicted_share", {(label,): share for label, share in labels})
 
     def refused_model(self) -> None:
         """Count a published model that cannot be used."""
@@ -440,9 +501,13 @@ class Telemetry:
         self._losses[:, places] = losses[:, -window:]
         self._scored += losses.shape[1]
         self._average()
+        self.report.windows.add(losses)
         before = len(self._alarms.events)
         self._alarms.add(losses[1])
         self._metrics.count("streamk_drifts_total", len(self._alarms.events) - before)
+        if len(self._alarms.events) > before:
+            window = min(self._scored, self._losses.shape[1])
+            self.alarm("error", f"the error rises: {self._means[1]:.4g} over the last {window:,} events")
 
     def _average(self) -> None:
         self._means = np.nanmean(self._losses, axis=1).tolist()
@@ -461,8 +526,8 @@ class Telemetry:
         if not self._waiting:
             self._waited_since = self._answered
         self._waiting = sum(lag.values())
-        self._metrics.replace("streamk_lag", "partition", lag)
-        self._metrics.replace("streamk_lag_uncommitted", "partition", uncommitted)
+        self._metrics.replace("streamk_lag", {(name,): count for name, count in lag.items()})
+        self._metrics.replace("streamk_lag_uncommitted", {(name,): n for name, n in uncommitted.items()})
 
     def unsaved(self) -> None:
         """Note that something has been read that no checkpoint holds."""
@@ -538,11 +603,11 @@ class Telemetry:
         """Return the metrics; a lag that is not known by now is NaN."""
         if self._stale(time.monotonic()):
             for name in ("streamk_lag", "streamk_lag_uncommitted"):
-                self._metrics.forget(name, "partition")
+                self._metrics.forget(name)
         return generate_latest(self.registry)
 
     def serve(self, host: str, port: int) -> ThreadingHTTPServer:
-        """Answer ``/metrics``, ``/healthz`` and ``/ready`` on a thread.
+        """Answer ``/metrics``, ``/report``, ``/healthz`` and ``/ready`` on a thread.
 
         Raises
         ------
@@ -585,7 +650,20 @@ class Telemetry:
                 if not self.ready:
                     problem = problem or self.unready
             return (503 if problem else 200), text, (problem or "ok").encode() + b"\n"
-        return 404, text, b"there are /metrics, /healthz and /ready\n"
+        if path == "/report":
+            self._summary_made.clear()
+            self._summary_wanted.set()
+            self._summary_made.wait(_SUMMARY)
+            return 200, "text/html; charset=utf-8", self.page(self._summary).encode()
+        return 404, text, b"there are /metrics, /report, /healthz and /ready\n"
+
+    def page(self, summary: Json) -> str:
+        """Return the page of the model, with its summary, as HTML."""
+        figures = self.figures()
+        facts = [f"{figures['events']:,.0f} events learned", f"{self._waiting:,} records wait"]
+        if self._version:
+            facts.append(f"version {self._version}")
+        return self.report.page(facts, summary)
 
 
 class _Server(ThreadingHTTPServer):

@@ -8,7 +8,7 @@ events, labels, names, events without inputs, and events before the first target
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 import msgspec
@@ -31,7 +31,6 @@ from connectors.events.decoding import WITHOUT_INPUT, Decoder, Event, EventForma
 from connectors.events.learners import Model, labels_of
 from connectors.events.names import nearest
 from connectors.events.values import Fields, Target, label_name
-from connectors.operators.field_watch import FieldWatch, warn_of_changes
 from connectors.operators.late_labels import LateLabels, late_labels
 from connectors.operators.outputs import (
     DecodedBatch,
@@ -43,10 +42,12 @@ from connectors.operators.outputs import (
     losses_of,
     without_unknown,
 )
+from connectors.operators.stream_watch import StreamWatch, Watcher, warn_of_changes
 from connectors.settings.tables import Settings
-from connectors.state.checkpoint import REFUSED, WAITING, restored
+from connectors.state.checkpoint import REFUSED, WAITING, WATCH, restored
 from streamk.encoding.fields import name_of
 from streamk.encoding.rows import RowError
+from streamk.evaluation.metric import decide
 from streamk.learners.classifier import Classifier
 from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL
@@ -279,19 +280,16 @@ class RefusalLimit:
 _CAUSES = {LimitError: BY_LIMITS, UnfitError: BY_LEARNER, NoInputError: NO_INPUT}
 
 
-class LearningTelemetry(Protocol):
+class LearningTelemetry(Watcher, Protocol):
     """Follows how a model learns; each of several models has a place.
 
     Attributes
     ----------
     warned
         Fields whose change of kind is in the log.
-    fields
-        Watches the fields of events.
     """
 
     warned: set[str]
-    fields: FieldWatch
 
     def learned(self, outcomes: Sequence[Outcome], learner: Learner, place: str = "") -> None:
         """Follow the losses of predictions, and the model."""
@@ -327,8 +325,8 @@ class SingleLearning:
         Of its events.
     telemetry
         Counts losses, and follows the model.
-    limit
-        Of what is refused, shared where several learn; a new one if None.
+    shared
+        The limit of what is refused, and what watches the events, of several models; new ones if None.
     place
         The name of the model in telemetry, where there are several.
     late
@@ -345,7 +343,7 @@ class SingleLearning:
         settings: Settings,
         decoder: Decoder,
         telemetry: LearningTelemetry,
-        limit: RefusalLimit | None = None,
+        shared: tuple[RefusalLimit, StreamWatch] | None = None,
         place: str = "",
         late: LateLabels | None = None,
     ) -> None:
@@ -356,8 +354,9 @@ class SingleLearning:
         self._origin = Origin(settings.source.name, "", settings.reader)
         self._top = settings.predictions.top if settings.predictions is not None else 0
         self._skips = settings.events.tombstones == "skip"
-        self._alone = limit is None
-        self._limit = limit or RefusalLimit(settings.limits, settings.events.target)
+        self._alone = shared is None
+        limit = RefusalLimit(settings.limits, settings.events.target)
+        self._limit, self._stream_watch = shared or (limit, StreamWatch(telemetry))
         self._late = late or (None if settings.labels is None else late_labels(settings))
         self._events_of = settings.events_of
         self._use(settings.learner.build())
@@ -385,8 +384,11 @@ class SingleLearning:
         return {MODEL: self.learner.to_bytes(), **late, **self._counts()}
 
     def _counts(self) -> Mapping[str, bytes]:
+        if not self._alone:
+            return {}
         counts = self._limit.row, self._limit.inputless
-        return {REFUSED: " ".join(map(str, counts)).encode()} if self._alone and any(counts) else {}
+        refused = {REFUSED: " ".join(map(str, counts)).encode()} if any(counts) else {}
+        return {WATCH: self._stream_watch.to_bytes(), **refused}
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
         """Continue with a model.
@@ -402,6 +404,7 @@ class SingleLearning:
         self._restore_counts(parts)
 
     def _restore_counts(self, parts: Mapping[str, bytes]) -> None:
+        self._stream_watch.restore(parts.get(WATCH))
         row, inputless, *_ = *map(int, parts.get(REFUSED, b"0").split()), 0
         self._limit.row = max(self._limit.row, row)
         self._limit.inputless = max(self._limit.inputless, inputless)
@@ -423,7 +426,8 @@ class SingleLearning:
         changed = self.learner.changed_fields
         if changed is not self._changed:
             self._changed = changed
-            warn_of_changes(changed, partition, records, self._decode, self._telemetry.warned)
+            warned = self._telemetry.warned
+            warn_of_changes(changed, partition, records, self._decode, warned, self._telemetry)
         return processed
 
     def _process_each(self, partition: str, records: Sequence[Raw], live: Sequence[Raw]) -> Processed:
@@ -437,7 +441,13 @@ class SingleLearning:
         counts = tally(done, skipped, self._learns)
         inputless = self._limit.without_inputs(outcomes)
         events = [outcome.event for outcome in done if outcome.event is not None]
-        self._watch([event.fields for event in events])
+        decided = [decide(outcome.prediction) for outcome in done if outcome.event is not None]
+        targets = [event.target for event in events]
+        self._watch([event.fields for event in events], targets, decided.__getitem__)
+        reasons = [
+            (o.cause, f"{partition}, offset {o.raw.offset}: {o.reason}") for o in done if o.event is None
+        ]
+        self._stream_watch.refusals(len(done), reasons)
         unlabelled = [event for event in events if event.target is None]
         if unlabelled and self._learns and self._late is None:
             self._limit.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
@@ -493,6 +503,7 @@ class SingleLearning:
                     break
                 self._vocabulary.update(self.learner)
             passed += 1
+        self._stream_watch.labels([o.event.target for o in outcomes if o.event is not None])
         refused = [outcome for outcome in outcomes if outcome.event is None]
         learned, bad = len(outcomes) - len(refused), len(refused) - self._stops(outcomes)
         outputs = encode(partition, refused[:bad], predictions=False)
@@ -501,6 +512,7 @@ class SingleLearning:
 
     def _batch_processed(self, partition: str, batch: DecodedBatch, skipped: int) -> Processed:
         self._telemetry.scored(losses_of(batch), self.learner, self._place)
+        self._stream_watch.refusals(len(batch.records), [])
         self._limit.passed(len(batch.records), any(target is not None for target in batch.targets))
         outputs = encode_batch(partition, batch, self._top, self._origin) if self._predicts else []
         count = len(batch.records)
@@ -531,12 +543,23 @@ class SingleLearning:
             predictions = self.learner.predict_learn_array(xs, targets, weights)
         except RowError:
             return None
-        self._watch(xs)
-        return DecodedBatch(records, ys, predictions, labels_of(self.learner))
+        batch = DecodedBatch(records, decoded[1], predictions, labels_of(self.learner))
+        self._watch(xs, batch.targets, batch.decide)
+        return batch
 
-    def _watch(self, events: Sequence[Fields]) -> None:
-        """Watch the fields of events that were learned or predicted."""
-        self._telemetry.fields.add(events, self._decode.take_misfits(), self._decode.format.types)
+    def _watch(
+        self, events: Sequence[Fields], targets: Sequence[Target], decided: Callable[[int], object]
+    ) -> None:
+        """Watch events that were learned or predicted, and what was decided for each."""
+        watch = self._stream_watch
+        rows = watch.rows(len(events))
+        watch.misfits(self._decode.take_misfits(), self._decode.format.types)
+        if rows:
+            name = label_name if self._classes else lambda value: value
+            columns = [decided(k) for k in rows], [targets[k] for k in rows]
+            shown = [[None if value is None else name(value) for value in column] for column in columns]
+            watch.add([events[k] for k in rows], *shown)
+        watch.labels([target for target in targets if target is not None] if None in targets else targets)
 
     def outcomes(self, records: Sequence[Raw]) -> list[Outcome]:
         """Return what became of records; unless bad ones become dead letters, up to the first of them."""
@@ -638,6 +661,7 @@ class PartitionedLearning:
     def __init__(self, settings: Settings, decoder: Decoder, telemetry: LearningTelemetry) -> None:
         self._settings, self._decoder, self._telemetry = settings, decoder, telemetry
         self._limit = RefusalLimit(settings.limits, settings.events.target)
+        self._watch = StreamWatch(telemetry)
         self._models: dict[str, SingleLearning] = {}
 
     def begin(self, partition: str, parts: Mapping[str, bytes] | None) -> None:
@@ -648,7 +672,9 @@ class PartitionedLearning:
         ValueError
             If it is one of other settings.
         """
-        model = SingleLearning(self._settings, self._decoder, self._telemetry, self._limit, partition)
+        model = SingleLearning(
+            self._settings, self._decoder, self._telemetry, (self._limit, self._watch), partition
+        )
         if parts is not None:
             model.restore(parts)
         self._models[partition] = model

@@ -154,6 +154,14 @@ class DecodedBatch(NamedTuple):
     predictions: NDArray[np.float64]
     labels: list[Label] | None
 
+    def decide(self, row: int) -> Target:
+        """Return the most probable label of a record, None if none is known; a number as it is."""
+        prediction = self.predictions[row]
+        if self.labels is None:
+            return float(prediction)
+        best = int(prediction.argmax()) if len(prediction) else 0
+        return self.labels[best] if self.labels and prediction[best] > 0.0 else None
+
 
 def losses_of(batch: DecodedBatch) -> NDArray[np.float64]:
     """Return the loss and the error of every record with a target, as two rows.

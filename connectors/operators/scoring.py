@@ -15,7 +15,7 @@ from connectors.contract.records import Processed, Raw
 from connectors.events.decoding import Decoder
 from connectors.events.learners import Model
 from connectors.events.model_files import LearnedFields
-from connectors.events.values import Fields
+from connectors.events.values import Fields, Target
 from connectors.operators.learning import LearningTelemetry, SingleLearning
 from connectors.operators.outputs import Origin
 from connectors.settings.tables import Settings
@@ -65,7 +65,7 @@ class Scorer(SingleLearning):
         self._telemetry.predicts_with(model.origin.version)
 
     def snapshot(self) -> Mapping[str, bytes]:
-        """Return how many events were refused in a row, if any."""
+        """Return what is known of the stream, and how many events were refused in a row, if any."""
         return self._counts()
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
@@ -87,8 +87,10 @@ class Scorer(SingleLearning):
             self._take(model)
         return super().process(partition, records)
 
-    def _watch(self, events: Sequence[Fields]) -> None:
-        super()._watch(events)
+    def _watch(
+        self, events: Sequence[Fields], targets: Sequence[Target], decided: Callable[[int], object]
+    ) -> None:
+        super()._watch(events, targets, decided)
         if self._compared < _COMPARED:
             self._compared += len(events)
             self._seen |= dict.fromkeys(name for event in events for name in event)

@@ -128,6 +128,7 @@ def application(
         Route("/v1/model", lambda request: answer(service.about()), methods=["GET"]),
         *(Route(path, _post(service, path), methods=["POST"]) for path in _paths(service)),
         *(Route(path, _telemetry(service, path), methods=["GET"]) for path in _OPEN),
+        Route("/report", _report(service), methods=["GET"]),
     ]
     limits = Middleware(RequestLimits, token=token, bytes_=most, seconds=seconds)
     return Starlette(routes=routes, middleware=[limits])
@@ -143,6 +144,14 @@ def _telemetry(service: Service, path: str) -> Callable[[Request], Response]:
             return Response("no model is published yet\n", 503)
         code, kind, body = service.telemetry.answer(path)
         return Response(body, code, media_type=kind)
+
+    return respond
+
+
+def _report(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        summary = {} if service.using is None else service.using.learner.summary()
+        return Response(service.telemetry.page(summary), media_type="text/html")
 
     return respond
 
@@ -217,6 +226,7 @@ def description(service: Service) -> dict[str, object]:
         paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": responses}}
     for path, summary in {
         "/v1/model": "The model: version, fields, relevance, accuracy",
+        "/report": "A page: metrics over the last windows, alarms, fields",
         "/metrics": "Metrics for Prometheus",
         "/ready": "Whether requests can be answered",
     }.items():

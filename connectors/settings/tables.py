@@ -151,7 +151,7 @@ class TelemetrySection(Section):
     """Metrics and health."""
 
     port: int | None = Field(
-        None, ge=0, le=65_535, description="of /healthz, /ready and /metrics; none without it"
+        None, ge=0, le=65_535, description="of /metrics, /report, /healthz and /ready; none without it"
     )
     host: str = Field("127.0.0.1", description="address to listen on")
     stall_seconds: float = Field(

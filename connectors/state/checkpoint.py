@@ -28,6 +28,7 @@ from streamk.learners.loading import MODEL, loads
 
 SUFFIX = ".checkpoint"
 REFUSED = "refused in a row"  # the part from which a restart counts on
+WATCH = "watch"  # the part with what is known of the stream
 WAITING = "waiting"  # the part with what waits for labels, and labels that wait
 _VERSION = 2
 L = TypeVar("L", bound=Learner)
@@ -190,7 +191,7 @@ def restored(parts: Mapping[str, bytes], wanted: L) -> L:
     ValueError
         If it is not of the class and the parameters of the one that is wanted.
     """
-    if set(parts) - {REFUSED, WAITING} != {MODEL}:
+    if set(parts) - {REFUSED, WAITING, WATCH} != {MODEL}:
         raise ValueError(f"holds {', '.join(sorted(parts)) or 'nothing'}, and a model is needed")
     try:
         learner = loads(parts[MODEL])

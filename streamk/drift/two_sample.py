@@ -7,25 +7,25 @@ sets of events.
 from __future__ import annotations
 
 import secrets
-from collections import Counter, deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from river import base
 
-from streamk.arrays import Array, Json, Pickled
+from streamk.arrays import Json, Pickled
+from streamk.drift.field_values import ABSENT, FieldValues
 from streamk.drift.reference import Reference
 from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
 from streamk.encoding.calendar_inputs import with_calendar
-from streamk.encoding.fields import Event, kind_of, kind_of_value, name_of, named
+from streamk.encoding.fields import Event, kind_of, name_of, named
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import EncodedRows, stack
 from streamk.features.counter import MASK64, mix64_int
 from streamk.parameters import check_detector
 
-_NUMBER, _ABSENT = object(), object()
 _FIELD = "x"  # the name of a bare number
 
 
@@ -42,33 +42,14 @@ def discrepancies(before: Sequence[Event], after: Sequence[Event]) -> dict[str, 
     >>> discrepancies([{"a": 1, "b": "x"}, {"a": 2, "b": "x"}], [{"a": 2, "b": "x"}, {"a": 3, "b": None}])
     {'a': 0.5, 'b': 0.5}
     """
-    fields = dict.fromkeys(chain.from_iterable(chain(before, after)))
-    moved = {name_of(field): _moved(field, before, after) for field in fields}
+    fields: dict[Any, None] = dict.fromkeys(chain.from_iterable(chain(before, after)))
+    moved = {
+        name_of(field): FieldValues.of(x.get(field, ABSENT) for x in before).distance(
+            FieldValues.of(x.get(field, ABSENT) for x in after)
+        )
+        for field in fields
+    }
     return dict(sorted(moved.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _moved(field: Hashable, before: Sequence[Event], after: Sequence[Event]) -> float:
-    (numbers, atoms), (other_numbers, other_atoms) = _split(field, before), _split(field, after)
-    total = sum(abs(atoms[v] / len(before) - other_atoms[v] / len(after)) for v in {*atoms, *other_atoms})
-    places = np.concatenate([numbers, other_numbers])
-    shares = np.searchsorted(numbers, places, side="right") / len(before)
-    others = np.searchsorted(other_numbers, places, side="right") / len(after)
-    return max(0.5 * total, float(np.abs(shares - others).max(initial=0.0)))
-
-
-def _split(field: Any, events: Sequence[Event]) -> tuple[Array, Counter[object]]:
-    """Return the sorted numbers of a field, and the counts of its other values."""
-    numbers: list[float] = []
-    atoms: list[object] = []
-    for x in events:
-        value = x.get(field, _ABSENT)
-        kind = None if value is _ABSENT else kind_of_value(value)
-        if kind == "number":
-            numbers.append(float(value))
-            atoms.append(_NUMBER)
-        else:
-            atoms.append(None if kind == "missing" else value)
-    return np.sort(np.array(numbers, dtype=np.float64)), Counter(atoms)
 
 
 class KernelTwoSample(Pickled, base.DriftDetector):

@@ -34,7 +34,7 @@ from streamk.arrays import Array, Json
 from streamk.evaluation.metric import HEADLINES, TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
-__all__ = ["WindowedMetrics", "page"]
+__all__ = ["WindowedMetrics", "document", "page"]
 _SIDE_BY_SIDE = 4  # classes up to which two confusion matrices fit next to each other
 
 
@@ -267,12 +267,17 @@ def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -
             _again(results),
         )
     )
+    return document(f"{title}: replay", body)
+
+
+def document(title: str, body: str) -> str:
+    """Return a page with a title, which is escaped, and a body of HTML."""
     style = files("connectors.replay.page").joinpath("page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{escape(title)}: replay</title><style>\n{style}</style></head>"
+        f"<title>{escape(title)}</title><style>\n{style}</style></head>"
         f"<body><main>{body}</main></body></html>\n"
     )
 

@@ -749,7 +749,7 @@ def test_the_port():
         assert text.startswith("the loop has stood still for 1000")
         assert get(f"{url}/ready")[0] == 503
         for path in ("/", "/metric", "/metrics/", "/healthz/x"):
-            assert get(url + path)[::2] == (404, "there are /metrics, /healthz and /ready\n")
+            assert get(url + path)[::2] == (404, "there are /metrics, /report, /healthz and /ready\n")
 
 
 def test_silent_clients_do_not_pile_up(monkeypatch):

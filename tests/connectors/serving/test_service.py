@@ -135,6 +135,7 @@ def test_a_model_file_predicts(tmp_path):
             "/v1/model",
             "/metrics",
             "/ready",
+            "/report",
         }
         assert "curl" in server.ask("/")[1]
         assert server.stop() == 0

@@ -1,0 +1,146 @@
+"""The page of a running model, ``/report``: metrics over the last windows, alarms, fields, refused events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from connectors.operators.stream_watch import MOST, PREDICTIONS, QUANTILES, WINDOW, ColumnWindow
+from streamk.arrays import Json
+from streamk.evaluation.metric import HEADLINES, TASKS
+
+_WINDOWS, _ALARMS, _VALUES = 200, 50, 5  # windows, alarms and values of a field that are shown
+_HEAD = ("", "missing", "least", "25 %", "median", "75 %", "greatest", "moved", "new values", "most frequent")
+
+
+class RecentWindows:
+    """The mean loss and error of each of the last windows of 1,000 events.
+
+    Attributes
+    ----------
+    columns, interval, rows, cumulative
+        As of :class:`connectors.replay.page.build.WindowedMetrics`.
+    """
+
+    interval = WINDOW
+
+    def __init__(self, classes: bool) -> None:
+        self._classes = classes
+        self.columns = ("log_loss", "accuracy") if classes else ("mae",)
+        self.rows = np.empty((0, len(self.columns)))
+        self._open = np.empty((2, 0))  # losses and errors of a window that is not whole
+
+    def add(self, losses: NDArray[np.float64]) -> None:
+        """Add losses and errors, two rows."""
+        losses = np.concatenate([self._open, losses], axis=1)
+        whole = losses.shape[1] // WINDOW * WINDOW
+        self._open = losses[:, whole:]
+        if whole:
+            loss, error = losses[:, :whole].reshape(2, -1, WINDOW).mean(axis=2)
+            new = np.stack([loss, 1.0 - error] if self._classes else [loss], axis=1)
+            self.rows = np.concatenate([self.rows, new])[-_WINDOWS:]
+
+    @property
+    def cumulative(self) -> NDArray[np.float64]:
+        """The headline metric from the first window that is shown to the end of each."""
+        return np.cumsum(self.rows[:, -1]) / np.arange(1, len(self.rows) + 1)
+
+
+class RunReport:
+    """What the page shows; the loop writes it, and a request reads it on another thread.
+
+    Parameters
+    ----------
+    classes
+        Whether targets are labels.
+
+    Attributes
+    ----------
+    title
+        The name of the model.
+    alarms
+        The last ones: Unix time, kind, sentence.
+    columns
+        What fields, predictions and labels were in the last window.
+    misfits, refused
+        Counts by field and by cause.
+    windows
+        Metrics over events.
+    """
+
+    def __init__(self, classes: bool) -> None:
+        self.title = "model"
+        self._task = TASKS[not classes]
+        self.alarms: tuple[tuple[float, str, str], ...] = ()
+        self.columns: Mapping[str, ColumnWindow] = {}
+        self.misfits: dict[str, int] = {}
+        self.refused: dict[str, int] = {}
+        self.windows = RecentWindows(classes)
+
+    def alarm(self, kind: str, sentence: str) -> None:
+        """Add an alarm."""
+        self.alarms = (*self.alarms, (time.time(), kind, sentence))[-_ALARMS:]
+
+    def page(self, facts: Sequence[str], summary: Json) -> str:
+        """Return the page as HTML, with these facts in its heading and the summary of a model."""
+        from connectors.replay.page import build, tables, words  # a request in a hundred thousand is for it
+
+        model: Json = {"name": "model", "events": len(self.windows.rows) * WINDOW, "summary": summary}
+        first = HEADLINES[self._task]
+        alarms = [
+            [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at)), kind, sentence]
+            for at, kind, sentence in reversed(self.alarms)
+        ]
+        fields = [_row(name, column) for name, column in self.columns.items()]
+        counts = [[name, words.count(n)] for name, n in self.refused.items() if n]
+        misfits = [[name, words.count(n)] for name, n in islice(self.misfits.items(), MOST)]
+        watched = tables.plain_table("fields", f"In the last {WINDOW:,} events", _HEAD, fields)
+        body = "".join(
+            (
+                f'<header><h1>{words.escape(self.title)}</h1><p class="kicker">'
+                f"{words.escape(' · '.join([self._task, *facts]))}</p></header>",
+                build.section(
+                    "Alarms",
+                    tables.plain_table("alarms", "Latest first, UTC", ["time", "kind", "what"], alarms)
+                    if alarms
+                    else "<p>None.</p>",
+                ),
+                build.curves_section(self._task, first, [model], {"model": self.windows}),
+                build.section("Fields, predictions and labels", watched if fields else ""),
+                build.section(
+                    "Misfits and refused events",
+                    tables.plain_table("misfits", "By field", ["field", "misfits"], misfits)
+                    if misfits
+                    else "",
+                    tables.plain_table("refused", "By cause", ["cause", "refused"], counts) if counts else "",
+                ),
+                build.summary_section([model]),
+            )
+        )
+        return build.document(f"{self.title}: report", body)
+
+
+def _row(name: str, column: ColumnWindow) -> list[str]:
+    from connectors.replay.page import words
+
+    def percent(share: float | None) -> str:
+        return words.MISSING if share is None else f"{share:.0%}".replace("%", " %")
+
+    quantiles = map(words.decimal, column.quantiles or [nan] * len(QUANTILES))
+    frequent = [
+        f"{words.short(value)} {percent(share)}" for value, share in islice(column.values.items(), _VALUES)
+    ]
+    shown = name[1:-1] if name.startswith(PREDICTIONS[0]) else name
+    return [
+        shown,
+        percent(column.missing),
+        *quantiles,
+        percent(column.moved),
+        percent(column.unseen),
+        ", ".join(frequent),
+    ]

@@ -1,0 +1,68 @@
+"""The values of a field in a set of events: numbers, and other values by count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple, SupportsFloat
+
+import numpy as np
+
+from streamk.arrays import Array
+from streamk.encoding.fields import kind_of_value
+
+ABSENT = object()  # the value of a field that an event does not have
+
+
+class FieldValues(NamedTuple):
+    """The values of a field in a set of events.
+
+    Attributes
+    ----------
+    numbers
+        Sorted.
+    others
+        Strings, booleans, None for missing values and :data:`ABSENT`, with their counts.
+    events
+        How many events there are.
+    """
+
+    numbers: Array
+    others: Counter[object]
+    events: int
+
+    @classmethod
+    def of(cls, values: Iterable[object]) -> FieldValues:
+        """Return the values of a field, one of each event."""
+        values = list(values)
+        numbers: list[float] = [v for v in values if type(v) is float or type(v) is int]  # as most are
+        others = Counter[object]()
+        if len(numbers) < len(values):
+            for value, count in Counter(
+                v for v in values if not (type(v) is float or type(v) is int)
+            ).items():
+                kind = None if value is ABSENT else kind_of_value(value)
+                if kind == "number" and isinstance(value, SupportsFloat):  # as all numbers are
+                    numbers += [float(value)] * count
+                else:
+                    others[None if kind == "missing" else value] += count
+        ordered = np.sort(np.array(numbers, np.float64))  # NaN comes last
+        there = int(np.searchsorted(ordered, np.nan))
+        others[None] += len(ordered) - there
+        return cls(ordered[:there], others, len(values))
+
+    @property
+    def missing(self) -> float:
+        """The share of events whose value is missing or absent."""
+        return (self.others[None] + self.others[ABSENT]) / max(self.events, 1)
+
+    def distance(self, other: FieldValues) -> float:
+        """Return the share of events whose value has moved, 0 to 1 (:func:`streamk.drift.discrepancies`)."""
+        n, m = self.events, other.events
+        atoms = {*self.others, *other.others}
+        total = sum(abs(self.others[atom] / n - other.others[atom] / m) for atom in atoms)
+        total += abs(len(self.numbers) / n - len(other.numbers) / m)
+        places = np.concatenate([self.numbers, other.numbers])
+        shares = np.searchsorted(self.numbers, places, side="right") / n
+        others = np.searchsorted(other.numbers, places, side="right") / m
+        return max(0.5 * total, float(np.abs(shares - others).max(initial=0.0)))
