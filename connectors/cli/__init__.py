@@ -59,6 +59,11 @@ COMMANDS = {
         "Accept changed settings of events, with all daemons of the group stopped.",
         "streamk adopt streamk.toml --dry-run",
     ),
+    "promote": Subcommand(
+        "stopped",
+        "Put a challenger in the place of the model, with the daemon stopped.",
+        "streamk promote streamk.toml large",
+    ),
     "checkpoints": Subcommand("checkpoints", "Look at checkpoints, and go back to one."),
     "labels": Subcommand("stopped", "Edit the labels that a stopped daemon has learned."),
     "dead-letters": Subcommand("dead_letters", "Look at dead letters, and send them back to the source."),

@@ -1,4 +1,4 @@
-"""``streamk reset``, ``adopt`` and ``labels``: edit what a stopped daemon has stored."""
+"""``streamk reset``, ``adopt``, ``promote`` and ``labels``: edit what a stopped daemon has stored."""
 
 from __future__ import annotations
 
@@ -68,6 +68,25 @@ def adopt_command(
                 table.add_row(key, repr(before), repr(now))
             Console().print(table)
         typer.echo("nothing was written" if dry_run else f"adopted {len(changes)} changed settings")
+
+
+def promote_command(
+    config: Config,
+    name: Annotated[str, typer.Argument(help="The challenger, as [[challengers]] names it.")],
+) -> None:
+    """Put a challenger in the place of the model, with the daemon stopped.
+
+    First set learner.name and learner.parameters to those of the challenger, and take it out of
+    [[challengers]]. The model continues from the same event. `streamk checkpoints rollback` goes back.
+    """
+    with exits(), connected():
+        from connectors.settings.file import load
+        from connectors.state.edits import promote
+
+        settings = load(config)
+        with working("editing checkpoints"):
+            promote(settings, name)
+        typer.echo(f"{name} is the model now; start the daemon")
 
 
 def reset_command(

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from connectors.operators.stream_watch import MOST, PREDICTIONS, QUANTILES, WINDOW, ColumnWindow
 from streamk.arrays import Json
 from streamk.evaluation.metric import HEADLINES, TASKS
+from streamk.evaluation.sequential import BLOCK, FEWEST, SequentialComparison
 
 _WINDOWS, _ALARMS, _VALUES = 200, 50, 5  # windows, alarms and values of a field that are shown
+_COMPARED = ("", "error", "loss", "verdict")
 _HEAD = ("", "missing", "least", "25 %", "median", "75 %", "greatest", "moved", "new values", "most frequent")
 
 
@@ -71,6 +73,8 @@ class RunReport:
         Counts by field and by cause.
     windows
         Metrics over events.
+    challengers
+        Their comparisons with the model, and means of their losses and errors in the last window.
     """
 
     def __init__(self, classes: bool) -> None:
@@ -81,6 +85,7 @@ class RunReport:
         self.misfits: dict[str, int] = {}
         self.refused: dict[str, int] = {}
         self.windows = RecentWindows(classes)
+        self.challengers: dict[str, tuple[SequentialComparison, Sequence[float]]] = {}
 
     def alarm(self, kind: str, sentence: str) -> None:
         """Add an alarm."""
@@ -99,6 +104,7 @@ class RunReport:
         fields = [_row(name, column) for name, column in self.columns.items()]
         counts = [[name, words.count(n)] for name, n in self.refused.items() if n]
         misfits = [[name, words.count(n)] for name, n in islice(self.misfits.items(), MOST)]
+        compared = [_compared(name, *each) for name, each in self.challengers.items()]
         watched = tables.plain_table("fields", f"In the last {WINDOW:,} events", _HEAD, fields)
         body = "".join(
             (
@@ -109,6 +115,12 @@ class RunReport:
                     tables.plain_table("alarms", "Latest first, UTC", ["time", "kind", "what"], alarms)
                     if alarms
                     else "<p>None.</p>",
+                ),
+                build.section(
+                    "Challengers",
+                    tables.plain_table("challengers", "Against the model", _COMPARED, compared)
+                    if compared
+                    else "",
                 ),
                 build.curves_section(self._task, first, [model], {"model": self.windows}),
                 build.section("Fields, predictions and labels", watched if fields else ""),
@@ -123,6 +135,28 @@ class RunReport:
             )
         )
         return build.document(f"{self.title}: report", body)
+
+
+def verdict(name: str, comparison: SequentialComparison) -> str:
+    """Return how a challenger compares with the model, and what to do, as a sentence."""
+    interval = comparison.interval()
+    if interval is None:
+        return f"{name}: too few events to compare ({BLOCK * FEWEST:,} are needed)"
+    low, high = sorted(abs(end) for end in (interval.low, interval.high))
+    by = f"by {abs(interval.mean):.4g} ({low:.4g} to {high:.4g}) over {BLOCK * comparison.blocks:,} events"
+    if comparison.leads > 0:
+        return f"{name} is better: its error is smaller {by}. It is safe to run `streamk promote`"
+    if comparison.leads < 0:
+        return f"{name} is worse: its error is larger {by}"
+    ends = f"{interval.low:.4g} to {interval.high:.4g}"
+    return f"{name}: no winner yet; its error is smaller by {interval.mean:.4g} ({ends})"
+
+
+def _compared(name: str, comparison: SequentialComparison, means: Sequence[float]) -> list[str]:
+    from connectors.replay.page import words
+
+    loss, error = map(words.decimal, means or [nan, nan])
+    return [name, error, loss, verdict(name, comparison)]
 
 
 def _row(name: str, column: ColumnWindow) -> list[str]:

@@ -182,8 +182,8 @@ def changed_keys(before: Settings, now: Settings) -> Keys:
     tables = dict(now)
     for table, old in before:
         new = tables[table]
-        if old is None or new is None:
-            changed += [(table, "")] * (old is not new)
+        if not isinstance(old, Section) or not isinstance(new, Section):
+            changed += [(table, "")] * (old != new)
             continue
         values, others = dict(old), dict(new)
         keys = dict.fromkeys([*values, *others])

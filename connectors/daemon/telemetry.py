@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from socket import socket
@@ -35,14 +36,15 @@ from prometheus_client.registry import Collector
 
 from connectors.contract.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
 from connectors.contract.records import CAUSES, Processed, Raw, Tally
-from connectors.daemon.report import RunReport
+from connectors.daemon.report import RunReport, verdict
 from connectors.events.joining import FATES
-from connectors.operators.outputs import Outcome
+from connectors.operators.challengers import Losses
+from connectors.operators.outputs import Outcome, losses_of_each
 from connectors.operators.stream_watch import ALARMS, PREDICTIONS, QUANTILES, ColumnWindow
 from streamk import __version__
 from streamk.arrays import Json
 from streamk.evaluation.contender_metrics import Alarms
-from streamk.evaluation.metric import loss_and_error
+from streamk.evaluation.sequential import SequentialComparison
 from streamk.learners.learner import Learner
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,9 @@ _LATE = 0.75  # share of the time for an answer after which there is none: what 
 _NONE: Mapping[str, int] = MappingProxyType({})
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper bounds of the histograms' buckets
 _DELAYS = (0.01, 0.03, *_SECONDS[4:], 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5)  # to half a week
+
+
+BOUNDS = ("low", "mean", "high")
 
 
 class Series(NamedTuple):
@@ -130,6 +135,13 @@ SERIES = (
     Series("streamk_loss", "gauge", "Running mean of the log loss, or of the absolute error"),
     Series("streamk_error", "gauge", "Running share of wrong labels, or mean absolute error"),
     Series("streamk_drifts_total", "counter", "Rises of the error that ADWIN detected"),
+    Series("streamk_challenger_loss", "gauge", "streamk_loss of a challenger", {"challenger": ()}),
+    Series("streamk_challenger_error", "gauge", "streamk_error of a challenger", {"challenger": ()}),
+    Series(
+        "streamk_challenger_advantage", "gauge",
+        "Error of the model minus that of the challenger, with the ends of a 95 % confidence sequence",
+        {"challenger": (), "bound": BOUNDS},
+    ),
     Series("streamk_model_version", "gauge", "1, labelled by the published model in use", {"version": ()}),
     Series(
         "streamk_models_total", "counter", "Published models by result; refused: damaged, or of another task",
@@ -209,9 +221,10 @@ class Metrics:
                 continue
             else:
                 made = self._histograms[name] = Histogram(name, text, [*labels], registry=r, buckets=_SECONDS)
-            for label, values in labels.items():
-                for value in values:
-                    made.labels(**{label: value})
+            if len(labels) == 1:
+                for label, values in labels.items():
+                    for value in values:
+                        made.labels(**{label: value})
         ProcessCollector(registry=r)
         PlatformCollector(registry=r)
 
@@ -250,6 +263,41 @@ class Metrics:
         (histogram.labels(**labels) if labels else histogram).observe(value)
 
 
+class RunningLosses:
+    """Running means of losses and errors.
+
+    Attributes
+    ----------
+    window
+        Over so many events.
+    total
+        How many there were.
+    """
+
+    def __init__(self, window: int) -> None:
+        self.window, self.total = window, 0
+        self._last = np.empty((2, 0))
+
+    def add(self, losses: Losses) -> None:
+        """Add losses and errors of consecutive events, two rows."""
+        self.total += losses.shape[1]
+        self._last = np.concatenate([self._last, losses[:, -self.window :]], axis=1)[:, -self.window :]
+
+    def resize(self, window: int) -> None:
+        """Take another window; the newest losses stay."""
+        self.window, self._last = window, self._last[:, -window:]
+
+    @property
+    def count(self) -> int:
+        """How many events the means are over."""
+        return self._last.shape[1]
+
+    @property
+    def means(self) -> list[float]:
+        """The means of the loss and the error; empty if there are none."""
+        return self._last.mean(axis=1).tolist() if self.count else []
+
+
 class Telemetry:
     """Metrics of one run, and whether it advances.
 
@@ -274,9 +322,10 @@ class Telemetry:
         self, window: int = 1000, stall: float = 60.0, classes: bool = True, silence: float = 10.0
     ) -> None:
         self._stall, self.silence = stall, silence
-        self._losses = np.full((2, window), np.nan)
-        self._scored = 0
-        self._means: list[float] = []
+        self._losses = RunningLosses(window)
+        self._of_challengers: dict[str, RunningLosses] = {}
+        self._comparisons: dict[str, dict[str, SequentialComparison]] = {}  # by challenger and place
+        self._leads: dict[str, int] = {}  # of challengers, as the log has them
         self._alarms = Alarms(bounded=classes)
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0
@@ -312,13 +361,9 @@ class Telemetry:
     def adjust(self, window: int, stall: float) -> None:
         """Take another window and another time without an advance; the newest losses stay in the means."""
         self._stall = stall
-        held = min(self._scored, self._losses.shape[1], window)
-        last = np.arange(self._scored - held, self._scored)
-        losses = np.full((2, window), np.nan)
-        losses[:, last % window] = self._losses[:, last % self._losses.shape[1]]
-        self._losses = losses
-        if held:
-            self._average()
+        for losses in (self._losses, *self._of_challengers.values()):
+            losses.resize(window)
+        self._average()
 
     def beat(self) -> None:
         """Say that the loop goes round; summarize the model if the page waits for it."""
@@ -418,14 +463,12 @@ class Telemetry:
 
     def learned(self, outcomes: Sequence[Outcome], learner: Learner, place: str = "") -> None:
         """Follow the losses of predictions, and the model, one of several if it has a place."""
-        losses = [
-            loss_and_error(outcome.event.target, outcome.prediction)
+        pairs = [
+            (outcome.event.target, outcome.prediction)
             for outcome in outcomes
-            if outcome.event is not None
-            and outcome.event.target is not None
-            and outcome.prediction is not None
+            if outcome.event is not None and outcome.prediction is not None
         ]
-        self.scored(np.array(losses).T, learner, place)
+        self.scored(losses_of_each(*zip(*pairs, strict=True)) if pairs else np.empty((2, 0)), learner, place)
 
     def scored(self, losses: NDArray[np.float64], learner: Learner, place: str = "") -> None:
         """Follow losses and errors, two rows, and the model."""
@@ -444,6 +487,8 @@ class Telemetry:
         """Count the model of a place no more."""
         self._models.pop(place, None)
         self._learners.pop(place, None)
+        for by_place in self._comparisons.values():
+            by_place.pop(place, None)
         self._late.pop(place, None)
         self._add_up()
 
@@ -496,27 +541,44 @@ class Telemetry:
         self._metrics.set("streamk_model_events", sum(events for _, events in models))
 
     def _follow(self, losses: NDArray[np.float64]) -> None:
-        window = self._losses.shape[1]
-        places = np.arange(self._scored, self._scored + losses.shape[1])[-window:] % window
-        self._losses[:, places] = losses[:, -window:]
-        self._scored += losses.shape[1]
+        self._losses.add(losses)
         self._average()
         self.report.windows.add(losses)
         before = len(self._alarms.events)
         self._alarms.add(losses[1])
         self._metrics.count("streamk_drifts_total", len(self._alarms.events) - before)
         if len(self._alarms.events) > before:
-            window = min(self._scored, self._losses.shape[1])
-            self.alarm("error", f"the error rises: {self._means[1]:.4g} over the last {window:,} events")
+            error, count = self._losses.means[1], self._losses.count
+            self.alarm("error", f"the error rises: {error:.4g} over the last {count:,} events")
 
     def _average(self) -> None:
-        self._means = np.nanmean(self._losses, axis=1).tolist()
-        self._metrics.set("streamk_loss", self._means[0])
-        self._metrics.set("streamk_error", self._means[1])
+        for name, mean in zip(("streamk_loss", "streamk_error"), self._losses.means, strict=False):
+            self._metrics.set(name, mean)
+
+    def challenged(
+        self, name: str, losses: Losses, comparison: SequentialComparison, place: str = ""
+    ) -> None:
+        """Follow the losses of a challenger, and its comparison with the model of a place."""
+        if self._replaying:
+            return
+        self._of_challengers.setdefault(name, RunningLosses(self._losses.window)).add(losses)
+        self._comparisons.setdefault(name, {})[place] = comparison
+        both = reduce(SequentialComparison.merged, self._comparisons[name].values())
+        means = self._of_challengers[name].means
+        self.report.challengers[name] = both, means
+        for series, mean in zip(("streamk_challenger_loss", "streamk_challenger_error"), means, strict=False):
+            self._metrics.set(series, mean, challenger=name)
+        if (interval := both.interval()) is not None:
+            for bound in BOUNDS:
+                value: float = getattr(interval, bound)
+                self._metrics.set("streamk_challenger_advantage", value, challenger=name, bound=bound)
+        if both.leads != self._leads.get(name, 0):
+            self._leads[name] = both.leads
+            log.warning("%s", verdict(name, both))
 
     def figures(self) -> dict[str, float]:
         """Return events learned, the running loss and error, and how many records wait, for the log."""
-        means = dict(zip(("loss", "error"), (round(mean, 4) for mean in self._means), strict=False))
+        means = dict(zip(("loss", "error"), (round(mean, 4) for mean in self._losses.means), strict=False))
         events = sum(events for _, events in self._models.values())
         return {"events": events, **means, "waiting": self._waiting}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from math import inf
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -54,11 +54,41 @@ Check = Callable[[Target], object]
 
 
 class WaitingEvent(NamedTuple):
-    """An event that waits: its time in seconds, its weight, and its prediction."""
+    """An event that waits.
+
+    Attributes
+    ----------
+    time
+        In seconds.
+    weight, prediction
+        Of the event, and of the model.
+    others
+        The predictions of challengers, by their names.
+    aside
+        What challengers have set aside, by their names, while the event waits on disk.
+    """
 
     time: float
     weight: float
     prediction: Prediction
+    others: Mapping[str, Prediction] = {}
+    aside: Mapping[str, bytes] = {}
+
+
+class FollowedLearners(Protocol):
+    """Other learners of the same events (:class:`connectors.operators.challengers.Challengers`)."""
+
+    def ask(self, key: str, x: Fields) -> Mapping[str, Prediction]:
+        """Return their predictions of an event, by their names; the event waits."""
+
+    def tell(self, key: str, label: Target, event: WaitingEvent | None = None) -> None:
+        """Learn the label of an event, or forget the event if it is None."""
+
+    def set_aside(self, key: str) -> Mapping[str, bytes]:
+        """Return an event that waits no longer, by their names."""
+
+    def take_back(self, key: str, stored: Mapping[str, bytes]) -> None:
+        """Let it wait again."""
 
 
 class LateLabels:
@@ -77,6 +107,8 @@ class LateLabels:
 
     Attributes
     ----------
+    others
+        Learners that ask and learn what the model does, if any.
     in_memory
         The events that wait in memory, by their keys, the oldest first.
     fates
@@ -90,7 +122,7 @@ class LateLabels:
         event_time: str | None,
         aside: AsideStore | None = None,
     ) -> None:
-        self._aside = aside
+        self._aside, self.others = aside, cast(FollowedLearners | None, None)
         self.wait = inf if section.wait is None else section.wait
         self.decoder, self._event_time = decoder, event_time
         self.in_memory: dict[str, WaitingEvent] = {}
@@ -130,11 +162,12 @@ class LateLabels:
             if self._aside is not None and key in self._aside:
                 raise ValueError(f"an event of key {key!r} waits for its label already; use another key")
             self._make_room(learner)
-            prediction = _ask(learner, key, event.fields)
+            prediction = ask(learner, key, event.fields)
         except ValueError as error:
             raise RowError(0, str(error)) from None
         weight = 1.0 if event.weight is None else event.weight
-        self.in_memory[key] = WaitingEvent(now, weight, _shortened(prediction))
+        others = {} if self.others is None else self.others.ask(key, event.fields)
+        self.in_memory[key] = WaitingEvent(now, weight, shortened(prediction), others)
         while len(self.in_memory) > len(learner.waiting):  # which has let the oldest go
             self._let_go(next(iter(self.in_memory)), raw)
         held = self.joining.of_event(key)
@@ -187,7 +220,10 @@ class LateLabels:
         row = self._aside.take(key) if self._aside is not None and key not in self.in_memory else None
         if row is not None:
             learner.take_back(key, row.event)
-            self.in_memory[key] = msgspec.msgpack.decode(row.known, type=WaitingEvent)
+            event = msgspec.msgpack.decode(row.known, type=WaitingEvent)
+            if self.others is not None:
+                self.others.take_back(key, event.aside)
+            self.in_memory[key] = event._replace(aside={})
         return self.in_memory.get(key)
 
     def _make_room(self, learner: Model) -> None:
@@ -197,12 +233,16 @@ class LateLabels:
         rows = []
         for key in list(islice(self.in_memory, _TOGETHER)):
             event = self.in_memory.pop(key)
+            if self.others is not None:
+                event = event._replace(aside=self.others.set_aside(key))
             rows.append(Row(key, event.time, msgspec.msgpack.encode(event), learner.set_aside(key)))
         self._aside.put(rows)
 
     def _tell(self, learner: Model, key: str, held: StoredLabel) -> None:
         learner.tell_one(key, held.label, self.in_memory[key].weight)
-        del self.in_memory[key]
+        event = self.in_memory.pop(key)
+        if self.others is not None:
+            self.others.tell(key, cast(Target, held.label), event)
         self.joining.learn(key, held)
         self.fates[LEARNED] += 1
         self._unjoined = None
@@ -224,16 +264,21 @@ class LateLabels:
             if row is None or (row.time + self.wait >= now and len(aside) < _MOST_ASIDE):
                 break
             self._event_of(learner, row.key)
-            learner.tell_one(row.key, None)
+            self._forget(learner, row.key)
             self._let_go(row.key, raw)
         while self.in_memory:
             key = next(iter(self.in_memory))
             if self.in_memory[key].time + self.wait >= now:
                 break
-            learner.tell_one(key, None)
+            self._forget(learner, key)
             self._let_go(key, raw)
         for key, held in self.joining.unknown(now):
             self._report(UNKNOWN, held.place, key)
+
+    def _forget(self, learner: Model, key: str) -> None:
+        learner.tell_one(key, None)
+        if self.others is not None:
+            self.others.tell(key, None)
 
     def _let_go(self, key: str, raw: Raw) -> None:
         """Forget an event that waits."""
@@ -282,8 +327,8 @@ class LateLabels:
             raise ValueError(f"has {stored.count} events that wait on disk, where a model cannot move")
         if not stored.count:
             learner._waiting.forget_aside()
-        for key in [key for key in learner.waiting if key not in self.in_memory]:
-            learner.tell_one(key, None)
+        for key in [str(key) for key in learner.waiting if key not in self.in_memory]:
+            self._forget(learner, key)
 
 
 def late_labels(
@@ -314,13 +359,13 @@ def _key(record: Event, raw: Raw) -> str:
         raise ValueError(f"its key {error}") from None
 
 
-def _ask(learner: Model, key: str, x: Fields) -> Prediction:
+def ask(learner: Model, key: str, x: Fields) -> Prediction:
     """Return the prediction of an event, which then waits."""
     if isinstance(learner, Classifier):
         return cast(Prediction, learner.ask_proba_one(key, x))
     return cast(Prediction, learner.ask_one(key, x))
 
 
-def _shortened(prediction: Prediction) -> Prediction:
+def shortened(prediction: Prediction) -> Prediction:
     """Return a prediction with few probabilities."""
     return dict(most_probable(prediction, _STORED)) if isinstance(prediction, dict) else prediction

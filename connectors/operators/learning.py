@@ -31,6 +31,7 @@ from connectors.events.decoding import WITHOUT_INPUT, Decoder, Event, EventForma
 from connectors.events.learners import Model, labels_of
 from connectors.events.names import nearest
 from connectors.events.values import Fields, Target, label_name
+from connectors.operators.challengers import Challengers, ChallengerTelemetry
 from connectors.operators.late_labels import LateLabels, late_labels
 from connectors.operators.outputs import (
     DecodedBatch,
@@ -40,6 +41,7 @@ from connectors.operators.outputs import (
     encode,
     encode_batch,
     losses_of,
+    losses_of_each,
     without_unknown,
 )
 from connectors.operators.stream_watch import StreamWatch, Watcher, warn_of_changes
@@ -280,7 +282,7 @@ class RefusalLimit:
 _CAUSES = {LimitError: BY_LIMITS, UnfitError: BY_LEARNER, NoInputError: NO_INPUT}
 
 
-class LearningTelemetry(Watcher, Protocol):
+class LearningTelemetry(Watcher, ChallengerTelemetry, Protocol):
     """Follows how a model learns; each of several models has a place.
 
     Attributes
@@ -359,6 +361,9 @@ class SingleLearning:
         self._limit, self._stream_watch = shared or (limit, StreamWatch(telemetry))
         self._late = late or (None if settings.labels is None else late_labels(settings))
         self._events_of = settings.events_of
+        self._challengers = Challengers(settings.challengers, settings.learner.task, telemetry, place)
+        if self._late is not None and self._challengers:
+            self._late.others = self._challengers
         self._use(settings.learner.build())
 
     def _use(self, learner: Model) -> None:
@@ -381,7 +386,7 @@ class SingleLearning:
     def snapshot(self) -> Mapping[str, bytes]:
         """Return the model, and how many events in a row were refused last, or had no input, if any."""
         late = {} if self._late is None else {WAITING: self._late.to_bytes()}
-        return {MODEL: self.learner.to_bytes(), **late, **self._counts()}
+        return {MODEL: self.learner.to_bytes(), **self._challengers.snapshot(), **late, **self._counts()}
 
     def _counts(self) -> Mapping[str, bytes]:
         if not self._alone:
@@ -399,6 +404,7 @@ class SingleLearning:
             If it is one of other settings.
         """
         self._use(restored(parts, self.learner))
+        self._challengers.restore(parts)
         if self._late is not None:
             self._late.restore(parts.get(WAITING), self.learner)
         self._restore_counts(parts)
@@ -544,6 +550,8 @@ class SingleLearning:
         except RowError:
             return None
         batch = DecodedBatch(records, decoded[1], predictions, labels_of(self.learner))
+        if self._challengers:
+            self._challengers.learn(xs, targets, weights, losses_of(batch))
         self._watch(xs, batch.targets, batch.decide)
         return batch
 
@@ -640,9 +648,12 @@ class SingleLearning:
             weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
         learner = self.learner
         if isinstance(learner, Classifier):
-            probabilities: Sequence[Any] = learner.predict_proba_learn_many(xs, ys, weights)
-            return probabilities
-        return learner.predict_learn_many(xs, ys, weights)
+            predictions: Sequence[Any] = learner.predict_proba_learn_many(xs, ys, weights)
+        else:
+            predictions = learner.predict_learn_many(xs, ys, weights)
+        if self._challengers:
+            self._challengers.learn(xs, ys, weights, losses_of_each(ys, predictions))
+        return predictions
 
 
 class PartitionedLearning:

@@ -20,7 +20,7 @@ from connectors.contract.sections import TOP
 from connectors.events.decoding import Event
 from connectors.events.values import Target, label_name
 from streamk.encoding.labels import Label
-from streamk.evaluation.metric import LEAST_PROBABILITY, decide
+from streamk.evaluation.metric import LEAST_PROBABILITY, decide, loss_and_error
 
 NO_LABEL = "no label learned yet"  # why a prediction is null
 _NEAR = 1e-4  # of a millionth: so near to a half, rounding is left to exact arithmetic
@@ -176,12 +176,21 @@ def losses_of(batch: DecodedBatch) -> NDArray[np.float64]:
         errors = np.abs(np.array(targets, dtype=np.float64) - predictions)
         return np.array([errors, errors])
     column: dict[Target, int] = {label: code for code, label in enumerate(batch.labels)}
-    codes = list(map(column.__getitem__, targets))
-    if not codes:
+    codes = np.array([column.get(target, -1) for target in targets], np.intp)  # -1: not learned
+    if not len(codes):
         return np.empty((2, 0))
-    p = predictions[np.arange(len(codes)), codes]
+    if not batch.labels:
+        predictions = np.zeros((len(codes), 1))
+    p = np.where(codes < 0, 0.0, predictions[np.arange(len(codes)), codes])
     wrong = (p <= 0.5) & ((p <= 0.0) | (p < predictions.max(axis=1)))
     return np.array([-np.log(np.maximum(p, LEAST_PROBABILITY)), wrong])
+
+
+def losses_of_each(targets: Sequence[Target], predictions: Iterable[Prediction]) -> NDArray[np.float64]:
+    """Return the loss and the error of every prediction with a target, as two rows."""
+    pairs = zip(targets, predictions, strict=True)
+    losses = [loss_and_error(target, prediction) for target, prediction in pairs if target is not None]
+    return np.array(losses).reshape(-1, 2).T
 
 
 def encode_batch(

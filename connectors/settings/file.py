@@ -27,6 +27,7 @@ from connectors.formats.dialect import Dialect
 from connectors.kafka.sections import Kafka
 from connectors.settings.registry import REGISTRY, tables
 from connectors.settings.tables import (
+    ChallengerSection,
     Checkpoints,
     Events,
     LearnerSection,
@@ -120,6 +121,7 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
     "events": (Events,),
     "schema": (Schema,),
     "learner": (LearnerSection,),
+    "challengers": (ChallengerSection,),
     "predictions": tables("predictions"),
     "dead_letters": tables("sink"),
     "limits": (Limits,),
@@ -129,7 +131,7 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
     "log": (LogSection,),
     "kafka": (Kafka,),
 }
-_OPTIONAL = ("labels", "predictions", "dead_letters", "snapshots")
+_OPTIONAL = ("labels", "challengers", "predictions", "dead_letters", "snapshots")
 _MOVED = {("telemetry", "log"): ("log", "form")}  # keys that the next release refuses, and their new names
 _NEAR_VARIABLE = 0.8  # similarity of names of variables from which one is suggested
 
@@ -337,7 +339,8 @@ def example() -> str:
         section = members[0]
         needed = name not in _OPTIONAL
         mark = "" if needed else "# "
-        lines += ["", f"{mark}[{name}]  # {(section.__doc__ or '').strip().lower().rstrip('.')}"]
+        title = f"[[{name}]]" if name == "challengers" else f"[{name}]"
+        lines += ["", f"{mark}{title}  # {(section.__doc__ or '').strip().lower().rstrip('.')}"]
         for key, info in section.model_fields.items():
             about = f"  # {info.description}" if info.description else ""
             if key == "kind":

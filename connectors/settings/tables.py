@@ -30,6 +30,8 @@ from connectors.kafka.sections import Kafka, TopicSinkSection
 from connectors.settings.registry import AnyLabels, AnyPredictions, AnySink, AnySource
 from streamk.arrays import Json
 
+MOST_CHALLENGERS = 8
+
 
 class Events(Section):
     """How records become events."""
@@ -132,6 +134,18 @@ class LearnerSection(Section):
         return build(self.name, self.task, self.parameters)
 
 
+class ChallengerSection(Section):
+    """Another learner of the same events, to compare with; a table for each."""
+
+    name: str = Field(pattern=r"^[\w.-]{1,40}$", description="in metrics, and for streamk promote")
+    learner: str = Field(DEFAULT, description="as learner.name")
+    parameters: Json = Field({}, description="as learner.parameters")
+
+    def build(self, task: str) -> Model:
+        """Return a new learner; a ValueError says what is wrong."""
+        return build(self.learner, task, self.parameters)
+
+
 class Checkpoints(Section):
     """Where the model and the positions are stored, and how often."""
 
@@ -184,6 +198,7 @@ class Settings(Section):
     events: Events
     schema_: Schema = Field(Schema(), alias="schema")
     learner: LearnerSection = LearnerSection()
+    challengers: tuple[ChallengerSection, ...] = ()
     predictions: AnyPredictions | None = None
     dead_letters: AnySink | None = None
     limits: Limits = Limits()
@@ -287,6 +302,7 @@ class Settings(Section):
             raise ValueError("snapshots are of models that learn; leave them out, or learner.follow")
         if not self.learner.learns and self.labels is not None:
             raise ValueError("labels are learned, and learner.learn is false or learner.follow is set")
+        self._require_challengers()
         locations = {key: (section.kind, section.place) for key, section in self.sections.items()}
         if self.learner.follow is not None:
             kind = "file" if self.learner.follows_file else "topic"
@@ -297,6 +313,21 @@ class Settings(Section):
                 raise ValueError(f"{name} and {places[place]} are the same {place[0]}, {place[1]}")
             places[place] = name
         return self
+
+    def _require_challengers(self) -> None:
+        """Refuse challengers that cannot learn the events of the model."""
+        names = [section.name for section in self.challengers]
+        if len(names) > MOST_CHALLENGERS:
+            raise ValueError(f"there are {len(names)} [[challengers]]; name at most {MOST_CHALLENGERS}")
+        for name, section in zip(names, self.challengers, strict=True):
+            if names.count(name) > 1:
+                raise ValueError(f"two [[challengers]] have the name {name!r}; rename one of them")
+            try:
+                section.build(self.learner.task)
+            except ValueError as error:
+                raise ValueError(f"the challenger {name!r}: {error}") from None
+        if names and not self.learner.learns:
+            raise ValueError("challengers learn, and learner.learn is false or learner.follow is set")
 
     def _require_join(self, labels: LabelSection) -> None:
         """Refuse labels that cannot be joined with the events of the source."""

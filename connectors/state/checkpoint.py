@@ -28,6 +28,8 @@ from streamk.learners.loading import MODEL, loads
 
 SUFFIX = ".checkpoint"
 REFUSED = "refused in a row"  # the part from which a restart counts on
+CHALLENGER = "challenger "  # with its name, the part with the model of a challenger; with COMPARED also,
+COMPARED = " compared"  # that with its comparison with the model
 WATCH = "watch"  # the part with what is known of the stream
 WAITING = "waiting"  # the part with what waits for labels, and labels that wait
 _VERSION = 2
@@ -191,7 +193,8 @@ def restored(parts: Mapping[str, bytes], wanted: L) -> L:
     ValueError
         If it is not of the class and the parameters of the one that is wanted.
     """
-    if set(parts) - {REFUSED, WAITING, WATCH} != {MODEL}:
+    models = {name for name in parts if not name.startswith(CHALLENGER)} - {REFUSED, WAITING, WATCH}
+    if models != {MODEL}:
         raise ValueError(f"holds {', '.join(sorted(parts)) or 'nothing'}, and a model is needed")
     try:
         learner = loads(parts[MODEL])

@@ -1,4 +1,4 @@
-"""Edits of the state of a stopped daemon: positions (reset), changed settings (adopt), labels (forget).
+"""Edits of the state of a stopped daemon: positions (reset), settings (adopt), labels, the model (promote).
 
 Each edit changes the newest checkpoint, or the newest snapshot of every partition, together with the group.
 """
@@ -22,7 +22,16 @@ from connectors.kafka.producer import TransactionalWriter
 from connectors.kafka.sections import TopicSourceSection
 from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import Settings
-from connectors.state.checkpoint import REFUSED, WAITING, Adoption, Checkpoint, Progress, restored
+from connectors.state.checkpoint import (
+    CHALLENGER,
+    COMPARED,
+    REFUSED,
+    WAITING,
+    Adoption,
+    Checkpoint,
+    Progress,
+    restored,
+)
 from connectors.state.disk import CheckpointStore
 from connectors.state.positions import Owner, encode_metadata, metadata_of
 from connectors.state.topic import KEY, SnapshotReader, owner_of, snapshot_messages
@@ -31,6 +40,7 @@ from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL
 
 Edit = Callable[[Checkpoint, Learner], None]
+Preparation = Callable[[Checkpoint, str], None]
 
 
 class ResetRow(NamedTuple):
@@ -206,7 +216,13 @@ def _bound(text: str) -> int | datetime:
     return bound
 
 
-def edit(settings: Settings, change: Edit, digest: str | None = None, dry_run: bool = False) -> None:
+def edit(
+    settings: Settings,
+    change: Edit,
+    digest: str | None = None,
+    dry_run: bool = False,
+    prepare: Preparation | None = None,
+) -> None:
     """Apply a change to every stored model, and write all of them or none.
 
     Parameters
@@ -219,6 +235,8 @@ def edit(settings: Settings, change: Edit, digest: str | None = None, dry_run: b
         For the offset metadata of the group (:mod:`connectors.state.training`); None keeps it.
     dry_run
         Whether to write nothing.
+    prepare
+        Called with each checkpoint or snapshot, and what errors call it, before its model is read.
 
     Raises
     ------
@@ -229,11 +247,12 @@ def edit(settings: Settings, change: Edit, digest: str | None = None, dry_run: b
     with store.locked():
         if settings.snapshots is not None:
             with open_snapshots(settings, settings.snapshots.topic, store.model, None) as stored:
-                _edit_snapshots(settings, stored, change, digest, dry_run)
+                _edit_snapshots(settings, stored, change, digest, dry_run, prepare)
             return
         checkpoint = store.newest(aside=not dry_run)
         if checkpoint is not None:
-            _apply(change, checkpoint, settings, f"checkpoint {checkpoint.number} in {store.directory}")
+            where = f"checkpoint {checkpoint.number} in {store.directory}"
+            _apply(change, checkpoint, settings, where, prepare)
             if not dry_run:
                 store.write(checkpoint)
         if settings.source.start_policy.group and digest is not None:
@@ -243,20 +262,29 @@ def edit(settings: Settings, change: Edit, digest: str | None = None, dry_run: b
 
 
 def _edit_snapshots(
-    settings: Settings, stored: StoredSnapshots, change: Edit, digest: str | None, dry_run: bool
+    settings: Settings,
+    stored: StoredSnapshots,
+    change: Edit,
+    digest: str | None,
+    dry_run: bool,
+    prepare: Preparation | None,
 ) -> None:
     positions, writer, reader = stored
     messages = []
     events = [name for name in positions.partitions() if settings.events_of(name) is None]
     for name, snapshot in reader.settled(events).items():
-        _apply(change, snapshot, settings, f"the snapshot of {name}")
+        _apply(change, snapshot, settings, f"the snapshot of {name}", prepare)
         messages += snapshot_messages(name, snapshot, reader.partition_count, reader.chunks[name])
     if not dry_run:
         committed = positions.offsets(_recommitted(positions, digest))
         writer.write(reader.topic, messages, committed, positions.group)
 
 
-def _apply(change: Edit, checkpoint: Checkpoint, settings: Settings, where: str) -> None:
+def _apply(
+    change: Edit, checkpoint: Checkpoint, settings: Settings, where: str, prepare: Preparation | None
+) -> None:
+    if prepare is not None:
+        prepare(checkpoint, where)
     try:
         learner = restored(checkpoint.parts, settings.learner.build())
     except ValueError as error:
@@ -290,7 +318,14 @@ def adopt(settings: Settings, dry_run: bool) -> list[Change]:
     Failure
         If the learner itself has changed, or a daemon of the group is running.
     """
-    training, by_key = training_of(settings), dict[str, Change]()
+    by_key = dict[str, Change]()
+    edit(settings, _adoption(settings, by_key), digest_of(training_of(settings)), dry_run)
+    return list(by_key.values())
+
+
+def _adoption(settings: Settings, by_key: dict[str, Change]) -> Edit:
+    """Return the edit that records settings with a model, and adds what has changed to ``by_key``."""
+    training = training_of(settings)
 
     def record(checkpoint: Checkpoint, learner: Learner) -> None:
         changed = [] if checkpoint.training is None else changes(checkpoint.training, training)
@@ -301,8 +336,43 @@ def adopt(settings: Settings, dry_run: bool) -> list[Change]:
             when = datetime.now(UTC).isoformat(timespec="seconds")
             checkpoint.adopted.append(Adoption(when=when, changes=[list(change) for change in changed]))
 
-    edit(settings, record, digest_of(training), dry_run)
-    return list(by_key.values())
+    return record
+
+
+def promote(settings: Settings, name: str) -> None:
+    """Put a challenger in the place of the model, whose learner the settings name already.
+
+    Other challengers stay, and are compared with the new model from then on.
+
+    Raises
+    ------
+    Failure
+        If there is no such challenger, its learner is not that of the settings, or a daemon is running.
+    """
+    place, seen = CHALLENGER + name, 0
+
+    def put_in_place(checkpoint: Checkpoint, where: str) -> None:
+        nonlocal seen
+        parts, seen = checkpoint.parts, seen + 1
+        if place not in parts:
+            there = sorted(key.removeprefix(CHALLENGER) for key in parts if key.startswith(CHALLENGER))
+            others = ", ".join(repr(other) for other in there if not other.endswith(COMPARED)) or "none"
+            raise Failure(USAGE, f"{where} has no challenger {name!r}; its challengers are {others}")
+        try:
+            restored({MODEL: parts[place]}, settings.learner.build())
+        except ValueError as error:
+            raise Failure(
+                USAGE,
+                f"the challenger {name!r} {error}; set learner.name and learner.parameters to those of the "
+                "challenger, take it out of [[challengers]], and run this again",
+            ) from None
+        checkpoint.parts = {key: parts[key] for key in parts if key != REFUSED and not key.endswith(COMPARED)}
+        checkpoint.parts[MODEL] = checkpoint.parts.pop(place)
+
+    digest = digest_of(training_of(settings))
+    edit(settings, _adoption(settings, {}), digest, prepare=put_in_place)
+    if not seen:
+        raise Failure(USAGE, f"there is no checkpoint yet in {settings.checkpoints.directory}")
 
 
 def forget_label(settings: Settings, label: str) -> int:

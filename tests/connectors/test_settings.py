@@ -27,7 +27,7 @@ BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarge
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
     "source": TopicSourceSection, "labels": LabelTopic, "events": settings.Events, "schema": settings.Schema,
-    "learner": settings.LearnerSection,
+    "learner": settings.LearnerSection, "challengers": settings.ChallengerSection,
     "predictions": PredictionTopic, "dead_letters": TopicSinkSection, "limits": settings.Limits,
     "checkpoints": settings.Checkpoints,
     "snapshots": settings.SnapshotSection, "telemetry": settings.TelemetrySection, "log": settings.LogSection,

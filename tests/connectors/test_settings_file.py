@@ -15,7 +15,7 @@ def sections(text):
     """Return the lines of the example by section, the mark of a comment left out."""
     found = {}
     for line in text.splitlines():
-        if header := re.match(r"(?:# )?\[(\w+)\]", line):
+        if header := re.match(r"(?:# )?\[+(\w+)\]+", line):
             found[header[1]] = lines = []
         elif found and line:
             lines.append(line.removeprefix("# "))
@@ -40,7 +40,14 @@ def test_the_example_shows_the_defaults(tmp_path):
     assert found.dead_letters == TopicSinkSection(kind="topic", topic="dead-letters")
     assert found.snapshots == settings.SnapshotSection(topic="snapshots")
     assert found.labels == LabelTopic(kind="topic", topic="labels")
-    without = {"labels": None, "predictions": None, "dead_letters": None, "snapshots": None}
+    assert found.challengers == (settings.ChallengerSection(name="challengers"),)
+    without = {
+        "labels": None,
+        "challengers": (),
+        "predictions": None,
+        "dead_letters": None,
+        "snapshots": None,
+    }
     assert found.model_copy(update=without) == read(tmp_path, example())
 
 

@@ -95,7 +95,7 @@ def test_as_one_by_one(name, kinds, cuts, labels):
         assert quick.learner.to_bytes() == slow.learner.to_bytes()
         assert quick._limit._seen == slow._limit._seen
         assert quick._limit.row == slow._limit.row
-    assert seen._means == pytest.approx(other._means)
+    assert seen._losses.means == pytest.approx(other._losses.means)
     assert seen._alarms._rest == pytest.approx(other._alarms._rest)
     assert seen._models == other._models
     assert loads(quick.learner.to_bytes()).events == slow.learner.events

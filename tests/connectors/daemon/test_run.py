@@ -239,7 +239,7 @@ def test_what_is_applied_on_sighup(stand):
     running._reload(session)
     assert not requests.reload
     assert (store.keep, limit.restarts) == (9, 3)
-    assert (telemetry._losses.shape, telemetry._stall) == ((2, 50), 7.0)
+    assert (telemetry._losses.window, telemetry._stall) == (50, 7.0)
     assert found == [(live.current.checkpoints, live.current.limits)]
     assert live.current == load(path, {})
     before = live.current

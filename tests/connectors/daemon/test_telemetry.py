@@ -282,7 +282,7 @@ def test_events_are_counted_once_after_any_story(count, sinks):
         assert found == {"learned": len(events) - refused, "refused": refused, "predicted": 0, "skipped": 0}
         assert sorted(scored["a"]) == events
         telemetry = world.members["a"].telemetry
-        assert telemetry._scored == len(events)
+        assert telemetry._losses.total == len(events)
         assert metrics(telemetry)['streamk_dead_letters_total{cause="limits"}'] == refused
 
     try_histories(count, check)
@@ -299,7 +299,10 @@ def test_no_process_counts_an_event_twice(count, sinks):
         for name, member in world.members.items():
             found = counted(member)
             assert (
-                sum(found.values()) == len(scored[name]) == len({*scored[name]}) == member.telemetry._scored
+                sum(found.values())
+                == len(scored[name])
+                == len({*scored[name]})
+                == member.telemetry._losses.total
             )
         assert {*chain.from_iterable(scored.values())} == {*distinct(world)}
 
