@@ -270,6 +270,8 @@ class StreamWatch:
         moved = before[name].distance(now) if name in before else None
         quartiles = _quartiles(now)
         known = self._known.fields.setdefault(name, Known(now.missing, quartiles))
+        if name == PREDICTIONS:  # which are missing until the first label
+            known.missing = min(known.missing, now.missing)
         if known.usual >= _MOVED and name in before:  # as of a clock, whose first window says nothing
             known.sizes = _quartiles(before[name])
         if known.settles:

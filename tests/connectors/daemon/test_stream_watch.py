@@ -144,6 +144,15 @@ def test_predictions_are_watched_without_labels():
     assert seen.columns[-1][PREDICTIONS].values == {"w": 1.0}
 
 
+def test_predictions_that_start_are_no_alarm_and_those_that_stop_are():
+    seen = Seen()
+    watch = StreamWatch(seen)
+    feed(watch, usual(4000), [None] * 1000 + ["u", "v"] * 1500)
+    assert seen.alarms == []
+    feed(watch, usual(2000), [None] * 2000)
+    assert seen.kinds == ["missing"]
+
+
 def test_labels_that_stop_to_come_are_an_alarm():
     seen = Seen()
     watch = StreamWatch(seen)
