@@ -15,6 +15,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from connectors.contract.errors import (
     CHECKPOINT,
@@ -28,7 +29,7 @@ from connectors.contract.errors import (
 )
 from connectors.contract.records import Raw
 from connectors.kafka.records import UnreadableBatchError
-from connectors.kafka.sections import Kafka
+from connectors.kafka.sections import OF_CLIENTS, Kafka
 from streamk.arrays import Json
 
 REFUSALS = (
@@ -241,8 +242,12 @@ def options(kafka: Kafka) -> Options:
     context = _context(kafka) if kafka.tls else None
     if context:
         client_options["ssl_context"] = context
-    if kafka.mechanism and kafka.password is not None:
+    client_options |= kafka.options_of(OF_CLIENTS)
+    if kafka.mechanism:
         client_options["sasl_mechanism"] = kafka.mechanism
+    if kafka.token_file is not None:
+        client_options["sasl_oauth_token_provider"] = TokenFile(kafka)
+    elif kafka.mechanism and kafka.password is not None:
         client_options["sasl_plain_username"] = kafka.username
         client_options["sasl_plain_password"] = kafka.password.get_secret_value()
     client_options["bootstrap_servers"] = answering(kafka.servers, context)
@@ -250,6 +255,26 @@ def options(kafka: Kafka) -> Options:
         with explained("kafka"):
             log_in(client_options)
     return client_options
+
+
+@AbstractTokenProvider.register
+class TokenFile:
+    """Gives the client the token that ``kafka.token_file`` holds now."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+
+    def token(self) -> str:
+        """Return the token, raising Failure if the file cannot be read."""
+        try:
+            return self._kafka.token()
+        except (OSError, UnicodeDecodeError) as error:
+            path = self._kafka.token_file
+            raise Failure(USAGE, f"kafka.token_file: {path} cannot be read: {error}") from None
+
+    def extensions(self) -> dict[str, str]:
+        """Return none."""
+        return {}
 
 
 def administrator(client_options: Options) -> KafkaAdminClient:

@@ -41,6 +41,7 @@ from connectors.kafka.sections import Kafka
 _log = logging.getLogger("kafka.librdkafka")
 _WAIT = 0.1  # seconds between two attempts to send where too much waits
 _CLOSING = 2.0  # seconds
+_TOKEN = 60.0  # seconds after which the file with the token is read again
 _CONNECTED = "in state UP"  # in the log line of a connection over which requests were sent
 KNOWN = "2.16."  # versions of confluent-kafka whose bytes of a membership are known
 _LOCAL: dict[str, type[kafka_errors.KafkaError]] = {  # errors that no broker sent, by librdkafka's names
@@ -101,8 +102,9 @@ def configuration(kafka: Kafka) -> dict[str, str | int | None]:
             properties["ssl.key.location"] = str(kafka.certificate_key or kafka.certificate)
         if kafka.certificate_password is not None:
             properties["ssl.key.password"] = kafka.certificate_password.get_secret_value()
-    if kafka.mechanism and kafka.password is not None:
+    if kafka.mechanism:
         properties["sasl.mechanism"] = kafka.mechanism
+    if kafka.mechanism and kafka.password is not None:
         properties["sasl.username"] = kafka.username
         properties["sasl.password"] = kafka.password.get_secret_value()
     return properties
@@ -169,10 +171,14 @@ class ConfluentProducer:
         self._library = load_library()
         self._lost = False
         self._failed: list[int] = []  # codes of messages that were not delivered
+        token = (
+            {} if kafka.token_file is None else {"oauth_cb": lambda _: (kafka.token(), time.time() + _TOKEN)}
+        )
         with self._translated():
             self._producer = self._library.Producer(
                 {
                     **configuration(kafka),
+                    **token,
                     "transactional.id": name,
                     "transaction.timeout.ms": int(LONGEST * 1000),
                     "delivery.timeout.ms": int(LONGEST * 1000),

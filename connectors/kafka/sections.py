@@ -17,6 +17,15 @@ from connectors.contract.sections import (
     split_names,
 )
 
+# options of kafka-python that a daemon may have in another way than streamk sets them, or the library does
+OF_CLIENTS = (
+    "client_id", "connections_max_idle_ms", "proxy_url", "receive_buffer_bytes", "reconnect_backoff_ms",
+    "retry_backoff_ms", "send_buffer_bytes",
+)  # fmt: skip
+OF_THE_SOURCE = (
+    "client_rack", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_bytes", "max_partition_fetch_bytes",
+)  # fmt: skip
+
 
 class Kafka(Section):
     """The brokers, and how to log in."""
@@ -30,11 +39,14 @@ class Kafka(Section):
     certificate_key: FilePath | None = Field(None, description="the key of this client's certificate (PEM)")
     certificate_password: SecretStr | None = Field(None, description="what that key is locked with")
     check_hostname: bool = Field(True, description="whether the certificate must name the host")
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        None, description="SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        None, description="SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
     )
     username: str | None = Field(None, description="of SASL")
     password: SecretStr | None = Field(None, description="of SASL; better in STREAMK_KAFKA__PASSWORD")
+    token_file: FilePath | None = Field(
+        None, description="of OAUTHBEARER: holds the token, and is read at each connection"
+    )
     session_seconds: float = Field(
         10.0, ge=1.0, le=1800.0, description="silence after which the group gives the partitions to others"
     )
@@ -43,7 +55,27 @@ class Kafka(Section):
         "kafka-python", description="what writes to topics: kafka-python, or confluent-kafka, which is faster"
     )
 
+    options: dict[str, int | str] = Field(
+        {}, description='of kafka-python, by its names, as {client_rack = "eu-1a"}'
+    )
+
     _servers = field_validator("servers", mode="before")(split_names)
+
+    @field_validator("options", mode="after")
+    @classmethod
+    def _settable(cls, options: dict[str, int | str]) -> dict[str, int | str]:
+        for key in options.keys() - {*OF_CLIENTS, *OF_THE_SOURCE}:
+            raise ValueError(
+                f"{key} is set by streamk, or is no option of kafka-python; there are "
+                f"{', '.join(sorted((*OF_CLIENTS, *OF_THE_SOURCE)))}"
+            )
+        # a variable has strings only
+        read = {key: int(v) if isinstance(v, str) and v.isdigit() else v for key, v in options.items()}
+        for key, value in read.items():
+            kind = str if key in ("client_id", "client_rack", "proxy_url") else int
+            if not isinstance(value, kind):
+                raise ValueError(f"{key} must be a {'string' if kind is str else 'whole number'}")
+        return read
 
     @field_validator("servers", mode="after")
     @classmethod
@@ -55,6 +87,16 @@ class Kafka(Section):
             )
         return servers
 
+    def options_of(self, names: tuple[str, ...]) -> dict[str, int | str]:
+        """Return the options with these names."""
+        return {key: value for key, value in self.options.items() if key in names}
+
+    def token(self) -> str:
+        """Return the token of now; an OSError says why there is none."""
+        if self.token_file is None:
+            raise FileNotFoundError("kafka.token_file is not set")
+        return self.token_file.read_text().strip()
+
     @property
     def secrets(self) -> list[str]:
         """The values that no message and no log line may show."""
@@ -63,7 +105,9 @@ class Kafka(Section):
 
     @model_validator(mode="after")
     def _together(self) -> Kafka:
-        if self.mechanism and (self.username is None or self.password is None):
+        if (self.mechanism == "OAUTHBEARER") != (self.token_file is not None):
+            raise ValueError("token_file and mechanism = OAUTHBEARER belong together")
+        if self.mechanism and not self.token_file and (self.username is None or self.password is None):
             raise ValueError("mechanism needs username and password")
         if self.certificate_key and not self.certificate:
             raise ValueError("certificate_key needs certificate")

@@ -36,7 +36,7 @@ from connectors.kafka.client import (
 from connectors.kafka.coordination import keep_joining, keep_joins, keep_refreshing
 from connectors.kafka.group import Group
 from connectors.kafka.records import unpack_quickly
-from connectors.kafka.sections import Kafka, TopicSourceSection
+from connectors.kafka.sections import OF_THE_SOURCE, Kafka, TopicSourceSection
 
 
 class RevokedError(Exception):
@@ -179,7 +179,7 @@ class TopicSource(Source):
                 metadata_max_age_ms=_METADATA,
                 session_timeout_ms=session,
                 heartbeat_interval_ms=min(max(session // 5, 200), _HEARTBEAT),
-                fetch_max_wait_ms=200,
+                **{"fetch_max_wait_ms": 200, **kafka.options_of(OF_THE_SOURCE)},
             )
         unpack_quickly(self._consumer)
         keep_joins(self._consumer)

@@ -157,7 +157,7 @@ def of_checkpoint(settings: Settings, learns: bool = False) -> Merged:
     learner.flush()
     events = {name: p for name, p in checkpoint.partitions.items() if settings.events_of(name) is None}
     version = {name: Place(progress.position, progress.identity) for name, progress in events.items()}
-    rows = [PartitionModel(name, p.position, p.learned) for name, p in sorted(events.items())]
+    rows = [PartitionModel(name, p.position, p.learned) for name, p in sorted(checkpoint.partitions.items())]
     return _made(settings.source, learner, version, rows, learns, _format_of(checkpoint))
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
 from pydantic import ValidationError
 
 import streamk
@@ -16,7 +18,14 @@ from connectors.contract.errors import USAGE, Failure
 from connectors.events.decoding import Event
 from connectors.events.learners import LEARNERS
 from connectors.files.sections import PredictionFile
-from connectors.kafka.sections import LabelTopic, PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.kafka.sections import (
+    OF_CLIENTS,
+    OF_THE_SOURCE,
+    LabelTopic,
+    PredictionTopic,
+    TopicSinkSection,
+    TopicSourceSection,
+)
 from connectors.settings import tables as settings
 from connectors.settings.file import example, load, load_kafka
 from connectors.settings.tables import Settings
@@ -65,6 +74,9 @@ def refused(tmp_path, text, **environment):
         (BASE + "targets = 3", ["events.targets: there is no such setting"]),
         (BASE.replace("topic =", "path ="), None),
         (FILE + "[predictions]\nkind='file'\npath='a'\ngroup='b'", ["predictions.group: there is no such"]),
+        (BASE + "[kafka]\noptions = {acks = 1}", ["kafka.options: acks is set by streamk, or is no"]),
+        (BASE + "[kafka]\noptions = {fetch_min_bytes = 'x'}", ["kafka.options: fetch_min_bytes must be a"]),
+        (BASE + "[kafka]\ntoken_file = 't'", ["kafka: token_file and mechanism = OAUTHBEARER belong"]),
         (BASE + "[kafka]\nservers = 3", ["kafka.servers: Input should be a valid list"]),
         (BASE + "[kafka]\nservers = []", ["kafka.servers: List should have at least 1 item"]),
         (BASE + '[checkpoints]\ndirectory = "a\\u0000b"', ["checkpoints.directory: no file can have"]),
@@ -598,3 +610,13 @@ def test_secrets_come_from_files(tmp_path):
         read(tmp_path, BASE, KAFKA__PASSWORD_FILE=str(place))
     with pytest.raises(Failure, match="username_file"):  # no secret
         read(tmp_path, BASE, KAFKA__USERNAME_FILE=str(place))
+
+
+def test_options_of_the_client_also_from_variables(tmp_path):
+    found = read(
+        tmp_path, BASE, KAFKA__OPTIONS__FETCH_MIN_BYTES="100", KAFKA__OPTIONS__CLIENT_RACK="eu-1a"
+    ).kafka
+    assert found.options == {"fetch_min_bytes": 100, "client_rack": "eu-1a"}
+    assert found.options_of(OF_CLIENTS) == {}
+    assert {*OF_CLIENTS} < KafkaAdminClient.DEFAULT_CONFIG.keys() & KafkaProducer.DEFAULT_CONFIG.keys()
+    assert {*OF_CLIENTS, *OF_THE_SOURCE} < KafkaConsumer.DEFAULT_CONFIG.keys()

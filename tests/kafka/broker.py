@@ -205,7 +205,9 @@ class Broker:
             "listener.security.protocol.map": "PLAIN:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAIN",
             "controller.listener.names": "CONTROLLER",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
+            "listener.name.secure.oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security."
+            f'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{USER}";',
             "listener.name.secure.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain."
             f'PlainLoginModule required user_{USER}="{PASSWORD}";',
             "listener.name.secure.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram."

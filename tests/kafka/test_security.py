@@ -1,5 +1,9 @@
 """SCRAM over TLS, and what is said when the broker or the client is not who it should be."""
 
+import base64
+import json
+import time
+
 import pytest
 
 from .broker import PASSWORD, USER
@@ -37,6 +41,43 @@ def test_scram_over_tls(broker, own, mechanism, producer):
     daemon.until(lambda: (c := own.checkpoint()) and c.learner().events == 500)
     assert daemon.stop() == 0
     assert len(own.read()) == 500
+
+
+def token(seconds=3600):
+    """Return a token as brokers take it that validate none, as those of the tests."""
+    parts = {"alg": "none"}, {"sub": USER, "iat": time.time() - 5, "exp": time.time() + seconds}
+    return ".".join(
+        [base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts] + [""]
+    )
+
+
+@pytest.mark.parametrize("producer", ["kafka-python", "confluent-kafka"])
+def test_a_token_from_a_file(broker, own, producer):
+    file = own.directory / "token"
+    file.write_text(token() + "\n")
+    kafka = {
+        **secure(broker, "OAUTHBEARER"), "username": None, "password": None, "token_file": file,
+        "producer": producer, "options": {"client_rack": "a", "fetch_min_bytes": 100},
+    }  # fmt: skip
+    daemon = own.start(own.settings(kafka=kafka))
+    daemon.until(lambda: (c := own.checkpoint()) and c.learner().events == 500)
+    assert daemon.stop() == 0
+    assert len(own.read()) == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [(None, 2, "cannot be read"), ("not a token", 6, "the broker refuses it"), (token(-60), 6, "refuses it")],
+)
+def test_a_token_that_is_none(broker, own, text, code, message):
+    file = own.directory / "token"
+    if text is not None:
+        file.write_text(text)
+    kafka = {**secure(broker, "OAUTHBEARER"), "username": None, "password": None, "token_file": file}
+    daemon = own.start(own.settings(kafka=kafka))
+    assert daemon.wait(20) == code
+    assert message in daemon.text()
+    assert "Traceback" not in daemon.text()
 
 
 def test_a_password_from_the_environment(broker, own):
