@@ -1,4 +1,4 @@
-"""``streamk checkpoints``: ``list``, ``show`` and ``rollback``."""
+"""``streamk checkpoints``: ``list``, ``show``, ``save`` and ``rollback``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from connectors.cli.arguments import AsJson
 from connectors.cli.exits import exits
 from connectors.contract.errors import CHECKPOINT, USAGE, Failure
+from connectors.state.aside import FILE
 from connectors.state.checkpoint import Checkpoint
 from connectors.state.disk import CheckpointStore
 from streamk.arrays import Json
@@ -20,6 +21,7 @@ from streamk.arrays import Json
 checkpoints = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Look at checkpoints, and go back to one."
 )
+SAVEPOINT = ".savepoint"
 Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]
 
 
@@ -53,7 +55,7 @@ def _paths(directory: Path) -> list[Path]:
 
 @checkpoints.command("list", epilog="For example: streamk checkpoints list checkpoints")
 def list_command(directory: Directory, as_json: AsJson = False) -> None:
-    """List the checkpoints of a directory, oldest first."""
+    """List the checkpoints of a directory, oldest first, and the savepoints."""
     with exits():
         rows = [_describe(path) for path in _paths(directory)]
         if as_json:
@@ -71,6 +73,8 @@ def list_command(directory: Directory, as_json: AsJson = False) -> None:
                 str(row["number"]), row["written"], f"{row['events']:,}", f"{row['bytes']:,}", positions
             )
         Console().print(table)
+        for path in sorted(directory.glob(f"*{SAVEPOINT}")):
+            typer.echo(f"savepoint {path.stem}: {path.stat().st_size:,} bytes")
 
 
 @checkpoints.command("show", epilog="For example: streamk checkpoints show checkpoints 12")
@@ -115,10 +119,37 @@ def _numbered(directory: Path, number: int | None) -> Path:
     raise Failure(USAGE, f"there is no checkpoint {number} in {directory}; there are {there}")
 
 
+@checkpoints.command("save", epilog="For example: streamk checkpoints save checkpoints before-upgrade")
+def save_command(
+    directory: Directory, name: Annotated[str, typer.Argument(help="The name of the savepoint.")]
+) -> None:
+    """Keep the newest checkpoint under a name, also while the daemon runs.
+
+    It is never removed. `streamk checkpoints rollback` goes back to it.
+    """
+    with exits():
+        if not name.replace("-", "").replace("_", "").isalnum() or name.isdigit():
+            raise Failure(USAGE, f"{name!r}: a name has letters, digits, - and _, and is no number")
+        path = directory / f"{name}{SAVEPOINT}"
+        if path.exists():
+            raise Failure(USAGE, f"{path} is there already; remove it, or take another name")
+        if (directory / FILE).exists():
+            raise Failure(
+                USAGE,
+                f"events wait for labels in {directory / FILE}, which a savepoint would be without; copy the "
+                "directory while the daemon is stopped",
+            )
+        _paths(directory)
+        checkpoint = CheckpointStore(directory).newest(aside=False)
+        assert checkpoint is not None  # or it has raised
+        size = checkpoint.write(path)
+        typer.echo(f"kept checkpoint {checkpoint.number} as {path} ({size:,} bytes)")
+
+
 @checkpoints.command("rollback", epilog="For example: streamk checkpoints rollback checkpoints 12")
 def rollback_command(
     directory: Directory,
-    number: Annotated[int, typer.Argument(help="The checkpoint to go back to.")],
+    place: Annotated[str, typer.Argument(help="The checkpoint to go back to, or the name of a savepoint.")],
     skip: Annotated[
         bool,
         typer.Option("--skip", help="Skip the events learned since, instead of learning them again."),
@@ -134,7 +165,7 @@ def rollback_command(
         _paths(directory)
         with store.locked():
             try:
-                checkpoint = Checkpoint.read(_numbered(directory, number))
+                checkpoint = _at(directory, place)
                 if skip:
                     newest = Checkpoint.read(_numbered(directory, None))
                     newest.parts = checkpoint.parts
@@ -142,4 +173,15 @@ def rollback_command(
             except ValueError as error:
                 raise Failure(CHECKPOINT, str(error)) from None
             store.write(checkpoint)
-        typer.echo(f"checkpoint {checkpoint.number} now holds the model of checkpoint {number}")
+        typer.echo(f"checkpoint {checkpoint.number} now holds the model of checkpoint {place}")
+
+
+def _at(directory: Path, place: str) -> Checkpoint:
+    """Return the checkpoint of a number, or the savepoint of a name."""
+    if place.isdigit():
+        return Checkpoint.read(_numbered(directory, int(place)))
+    path = directory / f"{place}{SAVEPOINT}"
+    if not path.exists():
+        there = ", ".join(sorted(each.stem for each in directory.glob(f"*{SAVEPOINT}"))) or "none"
+        raise Failure(USAGE, f"there is no savepoint {place!r} in {directory}; there are {there}")
+    return Checkpoint.unpack(path.read_bytes(), str(path))

@@ -32,7 +32,8 @@ from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import LogSection, Settings, read_as_stored
 from connectors.state.aside import AsideStore
 from connectors.state.disk import CheckpointStore, DiskBackend, require_no_checkpoints
-from connectors.state.training import policy_of, training_of
+from connectors.state.training import first_model, policy_of, training_of
+from streamk.learners.loading import MODEL
 
 log = logging.getLogger(__name__)
 LIVE: Mapping[str, Collection[str]] = {  # keys that take effect while the daemon runs, by table
@@ -350,6 +351,8 @@ def start_session(
         late = None if settings.labels is None else late_labels(settings, source.label_decoder, aside)
         learning = SingleLearning(settings, decoder, telemetry, late=late)
         disk = DiskBackend(learning, store, source, sinks, training)
+        if disk.untried and settings.learner.start is not None:
+            learning.restore({MODEL: first_model(settings)})
         if not settings.learner.learns and not learning.learner.events:
             raise Failure(
                 USAGE,

@@ -37,8 +37,10 @@ from connectors.settings.tables import Settings
 from connectors.state.aside import AsideStore
 from connectors.state.checkpoint import Checkpoint, Progress
 from connectors.state.disk import CheckpointStore
+from connectors.state.training import first_model
 from streamk.encoding.rows import RowError, slices
 from streamk.evaluation.metric import decide
+from streamk.learners.loading import MODEL
 
 log = logging.getLogger(__name__)
 _TOGETHER = 4  # events that are learned before other requests get their turn
@@ -203,8 +205,7 @@ class LearningService(Service):
         self._decoder = settings.decoder()
         self._operator = SingleLearning(settings, self._decoder, telemetry, late=late)
         self._checkpoint = store.newest() or Checkpoint("requests")
-        if self._checkpoint.parts:
-            self._operator.restore(self._checkpoint.parts)
+        self._operator.restore(self._checkpoint.parts or {MODEL: first_model(settings)})
         self._log = RequestLog(store.directory)
         self._position = self._checkpoint.partitions.get("requests", Progress(0)).position
         self._positions = deque[int](maxlen=self._due.keep)  # of the checkpoints

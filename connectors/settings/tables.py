@@ -94,6 +94,9 @@ class LearnerSection(Section):
     name: str = Field(DEFAULT, description=" or ".join(LEARNERS))
     task: str = Field("classification", description="classification or regression")
     parameters: Json = Field({}, description="of the learner; seed is 0 if it is not given")
+    start: FilePath | None = Field(
+        None, description="model file, as of streamk train, with which a daemon without checkpoints starts"
+    )
     learn: bool = Field(True, description="false to predict only, with the model that is there")
     follow: str | None = Field(
         None,
@@ -106,6 +109,8 @@ class LearnerSection(Section):
 
     @model_validator(mode="after")
     def _buildable(self) -> LearnerSection:
+        if self.start is not None and not self.learns:
+            raise ValueError("start names a model that is to learn, and learn is false or follow is set")
         if self.follow is not None and self.parameters:
             raise ValueError("parameters are those of the model that learner.follow names; leave them out")
         self.build()
@@ -362,6 +367,11 @@ class Settings(Section):
                     f"{name}.kind = {section.kind!r} does not go with snapshots, since partitions move "
                     "between machines; name a topic"
                 )
+        if self.learner.start is not None:
+            raise ValueError(
+                "learner.start does not go with snapshots: the events of its model would count once for each "
+                "partition when models are merged"
+            )
         if self.learner.build().seed is None:
             raise ValueError(
                 "learner.parameters.seed = none does not go with snapshots, since models whose seeds differ "

@@ -35,7 +35,7 @@ from connectors.state.checkpoint import (
 from connectors.state.disk import CheckpointStore
 from connectors.state.positions import Owner, encode_metadata, metadata_of
 from connectors.state.topic import KEY, SnapshotReader, owner_of, snapshot_messages
-from connectors.state.training import Change, changes, digest_of, training_of
+from connectors.state.training import Change, changes, digest_of, first_model, training_of
 from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL
 
@@ -398,7 +398,7 @@ def forget_label(settings: Settings, label: str) -> int:
                     "checkpoints rollback` returns to a checkpoint without it",
                 )
             learned.append(learner.events)
-            checkpoint.parts = {MODEL: settings.learner.build().to_bytes()}
+            checkpoint.parts = {MODEL: first_model(settings)}
 
     edit(settings, start_again)
     if not learned:

@@ -22,6 +22,7 @@ from connectors.state.disk import CheckpointStore
 from connectors.state.edits import open_snapshots
 from connectors.state.positions import Owner, encode_metadata, metadata_of
 from connectors.state.topic import owner_of, snapshot_messages
+from connectors.state.training import first_model
 from streamk.learners.loading import MODEL
 
 
@@ -160,7 +161,7 @@ def _before(store: CheckpointStore, newest: Checkpoint, excluded: Excluded) -> C
 def _blank(settings: Settings, newest: Checkpoint, positions: Positions, owner: str) -> Checkpoint:
     """Return a checkpoint that has learned nothing, at the places where the model began to read."""
     partitions = {name: _start(positions, name, owner) for name in positions.partitions()}
-    parts = {MODEL: settings.learner.build().to_bytes()}
+    parts = {MODEL: first_model(settings)}
     return Checkpoint(newest.source, parts, partitions)
 
 

@@ -15,12 +15,13 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.contract.errors import CHECKPOINT, USAGE, Failure
 from connectors.contract.sections import StartPolicy
 from connectors.events.learners import learner_classes
 from connectors.events.names import SEED
 from connectors.settings.tables import Schema, Settings
-from connectors.state.checkpoint import Checkpoint
+from connectors.state.checkpoint import Checkpoint, restored
+from streamk.learners.loading import MODEL
 
 Training = dict[str, object]
 _EVENTS = {"format", "columns", "target", "key", "time", "weight"}
@@ -102,6 +103,29 @@ def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Cha
     in_both = before.keys() & now.keys()
     keys = sorted(in_both | {key for key in before.keys() | now.keys() if not key.startswith(_PARAMETER)})
     return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
+
+
+def first_model(settings: Settings) -> bytes:
+    """Return the model of a daemon without checkpoints: that of ``learner.start``, or a new one.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read, or its model is of another learner or does not learn.
+    """
+    blank, path = settings.learner.build(), settings.learner.start
+    if path is None:
+        return blank.to_bytes()
+    try:
+        learner = restored({MODEL: path.read_bytes()}, blank)
+    except (OSError, ValueError) as error:
+        why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error
+        raise Failure(USAGE, f"learner.start: {path} {why}") from None
+    if getattr(learner, "_is_frozen", False):
+        raise Failure(
+            USAGE, f"learner.start: {path} holds a model that does not learn; publish with --learns"
+        )
+    return learner.to_bytes()
 
 
 def has_learned(checkpoint: Checkpoint) -> bool:

@@ -525,3 +525,62 @@ def test_wrong_things(tmp_path, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr.lower() or message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_savepoint_outlives_the_checkpoints_after_it(stand):
+    log = stand.directory / "log.jsonl"
+    path = settings(stand, checkpoints__keep=2, checkpoints__seconds=100.0)
+    sent = events(1500)
+    for n in range(300, 1501, 300):
+        write(log, sent[n - 300 : n])
+        assert run("run", path).returncode == 0
+        if n == 300:
+            kept = run("checkpoints", "save", directory(stand), "before-upgrade")
+            assert "kept checkpoint" in kept.stdout
+    assert "savepoint before-upgrade" in run("checkpoints", "list", directory(stand)).stdout
+    for name, sentence in (
+        ("before-upgrade", "is there already"),
+        ("a/b", "a name has letters"),
+        ("12", "is no number"),
+    ):
+        done = run("checkpoints", "save", directory(stand), name)
+        assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+    done = run("checkpoints", "rollback", directory(stand), "before")
+    assert "no savepoint 'before'" in done.stderr
+    assert "there are before-upgrade" in done.stderr
+    assert run("checkpoints", "rollback", directory(stand), "before-upgrade").returncode == 0
+    assert newest(directory(stand)).learner().events == 300
+    assert run("run", path).returncode == 0
+    assert newest(directory(stand)).learner().to_bytes() == learner_of(sent).to_bytes()
+    assert len((stand.directory / "out.jsonl").read_text().splitlines()) == 1500
+
+
+def test_a_daemon_starts_with_a_model_that_has_learned(stand):
+    log, model = stand.directory / "log.jsonl", stand.directory / "trained.streamk"
+    sent = events(900)
+    learner_of(sent[:500]).save(model)
+    write(log, sent[500:700])
+    path = settings(stand, learner__start=str(model))
+    assert run("run", path).returncode == 0
+    assert newest(directory(stand)).learner().to_bytes() == learner_of(sent[:700]).to_bytes()
+    model.unlink()  # from here on the checkpoints count
+    write(log, sent[700:])
+    assert run("run", path).returncode == 0
+    assert newest(directory(stand)).learner().to_bytes() == learner_of(sent).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda path: None, "cannot be read: No such file"),
+        (lambda path: path.write_bytes(b"hello"), "cannot be used"),
+        (lambda path: streamk.KaczmarzRegressor(features=64, seed=0).save(path), "holds a KaczmarzRegressor"),
+        (lambda path: streamk.KaczmarzClassifier(features=32, seed=0).save(path), "features=32"),
+        (lambda path: learner_of(events(50)).frozen().save(path), "does not learn; publish with --learns"),
+    ],
+)
+def test_a_model_to_start_with_that_does_not_fit(stand, make, sentence):
+    model = stand.directory / "model.streamk"
+    make(model)
+    write(stand.directory / "log.jsonl", events(10))
+    fails(stand, settings(stand, learner__start=str(model)), 2, sentence)
