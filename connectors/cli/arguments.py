@@ -10,7 +10,7 @@ import typer
 Config = Annotated[Path, typer.Argument(help="The settings, a TOML file; streamk init writes an example.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FROM = "Offset or time (ISO 8601, UTC) of the first record of a topic."
-TO = "Offset or time of the first record that is skipped; the end of now by default."
+TO = "Offset or time of the first record that is skipped; default: the end at the start."
 Start = Annotated[str | None, typer.Option("--from", help=FROM)]
 End = Annotated[str | None, typer.Option("--to", help=TO)]
 

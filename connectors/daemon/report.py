@@ -102,9 +102,10 @@ class RunReport:
             for at, kind, sentence in reversed(self.alarms)
         ]
         fields = [_row(name, column) for name, column in self.columns.items()]
-        counts = [[name, words.count(n)] for name, n in self.refused.items() if n]
-        misfits = [[name, words.count(n)] for name, n in islice(self.misfits.items(), MOST)]
-        compared = [_compared(name, *each) for name, each in self.challengers.items()]
+        # copies, since the loop adds to them meanwhile
+        counts = [[name, words.count(n)] for name, n in dict(self.refused).items() if n]
+        misfits = [[name, words.count(n)] for name, n in islice(dict(self.misfits).items(), MOST)]
+        compared = [_compared(name, *each) for name, each in dict(self.challengers).items()]
         watched = tables.plain_table("fields", f"In the last {WINDOW:,} events", _HEAD, fields)
         body = "".join(
             (

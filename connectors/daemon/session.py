@@ -31,7 +31,8 @@ from connectors.state.training import require_same_digest
 
 log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
-_COMMIT = 0.1  # seconds after which outputs become visible
+_COMMIT, _SOON = 0.1, 0.03  # seconds after which outputs become visible; with little to do, sooner
+_LITTLE = 256  # records of a poll
 _FIRST = 64  # records by which the pace is measured
 _WORK = 0.5  # seconds of work after which it is time to look at the clock
 _POLLED = 20.0  # seconds of work that one poll may bring
@@ -74,6 +75,7 @@ class Session:
         self._emitted: dict[str, int] = {}  # up to where they were before this session
         self._unsaved = self._unconfirmed = self._reported = 0
         self._truncated = 0  # truncated dead letters that are not committed yet
+        self._idle = False  # whether the last poll brought little
         self._predicts = False  # whether it has written predictions, which are there once they are committed
         self.processed = 0  # records
         self.committed: dict[str, int] = {}
@@ -111,6 +113,7 @@ class Session:
         if polled.standby and not self._telemetry.ready:
             log.info("standing by: the group has given all partitions to others")
             self._telemetry.ready = True
+        self._idle = sum(len(batch.records) for batch in polled.batches.values()) < _LITTLE
         for partition, batch in polled.batches.items():
             if partition in self._metadata:  # what has just been handed over is another's
                 self._take(partition, batch)
@@ -138,7 +141,7 @@ class Session:
     def _commit_if_due(self) -> None:
         """Make outputs visible, and store the state, if that is due."""
         now = self._clock()
-        if self._sinks and now - self._committed_at >= _COMMIT:
+        if self._sinks and now - self._committed_at >= (_SOON if self._idle else _COMMIT):
             self._commit()
         due = self._checkpoints
         if self._unsaved >= due.events or (self._unsaved and now - self._saved_at >= due.seconds):

@@ -33,7 +33,7 @@ _REPEATED, _DIFFERENT = 3, 0.9  # records that repeat the one before, and share 
 _NOTED = {
     DATETIME: "read as date or time",
     TEXT: "read as words",
-    IDENTIFIER: "ignored, since every value is another one",
+    IDENTIFIER: "ignored: every row has a different value",
 }
 
 

@@ -179,15 +179,14 @@ def without_labels(frozen: Json, metric: str) -> str:
     >>> frozen = {"contender": "kernel", "since": 7000, "events": 2500}
     >>> metrics = {"metrics": {"r2": -0.84}, "with_labels": {"r2": 0.855}}
     >>> print(without_labels({**frozen, **metrics}, "r2"))
-    without new labels: R² -0.840 on the last 2,500 events (0.855 with labels; frozen after 7,000, 73.7 % of
-    the events)
+    Had labels stopped after event 7,000: R² -0.840 on the other 2,500; with labels 0.855
     """
     alone, live = (frozen[which].get(metric) for which in ("metrics", "with_labels"))
     first, second = ("–" if value is None else f"{value:,.3f}" for value in (alone, live))
     before, events = frozen["since"], frozen["events"]
     return (
-        f"without new labels: {metric_name(metric)} {first} on the last {events:,} events ({second} with "
-        f"labels; frozen after {before:,}, {100 * before / (before + events):.3g} % of the events)"
+        f"Had labels stopped after event {before:,}: {metric_name(metric)} {first} on the other {events:,}; "
+        f"with labels {second}"
     )
 
 
@@ -259,14 +258,15 @@ def recommendation(results: Results) -> str:
     tied = [name for name in equals if name != chosen and _tied(results.compare(name, chosen))]
     if (doubt := results.second_opinion([chosen, *tied])) is not None:
         by_accuracy = _interval(results.compare(doubt.first, chosen))
-        return f"{_lead(results, doubt)}; {chosen} is not worse for sure by accuracy ({by_accuracy})"
+        return f"{_lead(results, doubt)}; there is no clear winner on accuracy ({by_accuracy})"
     doubt = results.second_opinion([chosen, *ranked])
     but = "" if doubt is None else f"; by log loss, {doubt.first} is better ({_interval(doubt)})"
     if chosen != best:
+        compared = results.compare(best, chosen)
         return (
-            f"Use {chosen}: {best} is not better for sure ({_interval(results.compare(best, chosen))}) "
-            f"and takes {_times(_seconds(results, best), _seconds(results, chosen))} its time"
-            f"{_memory(results, chosen, best)}{but}"
+            f"Use {chosen}: there is no clear winner on {_metric(compared)}, where {best} is ahead "
+            f"({_interval(compared)}) and takes {_times(_seconds(results, best), _seconds(results, chosen))} "
+            f"its time{_memory(results, chosen, best)}{but}"
         )
     other = next(name for name in ranked if name != chosen)
     compared = results.compare(chosen, other)
@@ -275,7 +275,8 @@ def recommendation(results: Results) -> str:
         return f"Use {chosen}: {other} diverged{memory}"
     if _tied(compared):
         return (
-            f"Use {chosen}: {other} is not worse for sure ({_interval(compared)}), and {chosen} takes "
+            f"Use {chosen}: there is no clear winner on {_metric(compared)}, where it is ahead of {other} "
+            f"({_interval(compared)}), and it takes "
             f"{_times(_seconds(results, chosen), _seconds(results, other))} its time"
             f"{_memory(results, chosen, other)}{but}"
         )
@@ -290,6 +291,10 @@ def _lead(results: Results, comparison: Comparison) -> str:
         f"Use {first}: its {_gain(comparison)} that of {second} ({_interval(comparison)}) for {cost} its time"
         f"{_memory(results, first, second)}"
     )
+
+
+def _metric(comparison: Comparison) -> str:
+    return METRICS[comparison.measure].title
 
 
 def _tied(comparison: Comparison) -> bool:

@@ -123,9 +123,7 @@ def pairs_table(key: str, pairs: Rows) -> str:
         ]
         rows.append((escape(name), cells))
     unit = METRICS[pairs[0].get("measure", "accuracy")].unit.removeprefix("of ")
-    caption = (
-        f"Ahead of the contender of the column, in {unit}, ± half of the 95% interval; bold where it leads"
-    )
+    caption = f"Lead of the row over the column, in {unit}, ± half of the 95% interval; bold where it leads"
     return table(key, caption, ["", *map(escape, names)], rows)
 
 

@@ -35,8 +35,16 @@ def results_of(seconds, **wrong):
     ("seconds", "wrong", "sentence"),
     [
         ({"a": 4.0, "b": 1.0}, {"a": 50, "b": 3}, "Use a: its error is 31.3 points below that of b (95 % "),
-        ({"a": 4.0, "b": 1.0}, {"a": 51, "b": 50}, "Use b: a is not better for sure (95 % "),
-        ({"a": 1.0, "b": 4.0}, {"a": 51, "b": 50}, "Use a: b is not worse for sure (95 % "),
+        (
+            {"a": 4.0, "b": 1.0},
+            {"a": 51, "b": 50},
+            "Use b: there is no clear winner on accuracy, where a is ahead (95 % ",
+        ),
+        (
+            {"a": 1.0, "b": 4.0},
+            {"a": 51, "b": 50},
+            "Use a: there is no clear winner on accuracy, where it is ahead of b (95 % ",
+        ),
         ({"a": 1.0}, {"a": 50}, "Use a: no other contender is left"),
     ],
 )
