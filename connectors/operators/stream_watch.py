@@ -169,9 +169,7 @@ class StreamWatch:
         self._since = 0
         self._named, self._series = set[str](), set[str]()  # fields whose misfits are an alarm, or counted
         self._causes = set[str]()  # of refusals that the log has named
-        self._handled = self._refused = (
-            0  # events since the last time that the share of refusals was compared
-        )
+        self._handled = self._refused = 0  # events since the share of refusals was compared
 
     def to_bytes(self) -> bytes:
         """Return what is known, for a checkpoint."""
@@ -269,17 +267,20 @@ class StreamWatch:
         """Compare a column with earlier windows, and return what it is now."""
         moved = before[name].distance(now) if name in before else None
         quartiles = _quartiles(now)
-        known = self._known.fields.setdefault(name, Known(now.missing, quartiles))
+        new = Known(now.missing, quartiles, settles=_SETTLES if self._before else 0)
+        known = self._known.fields.setdefault(name, new)
         if name == PREDICTIONS:  # which are missing until the first label
             known.missing = min(known.missing, now.missing)
         if known.usual >= _MOVED and name in before:  # as of a clock, whose first window says nothing
             known.sizes = _quartiles(before[name])
+        if name in self._named:  # misfits are missing values
+            known.settles = _SETTLES + 1
         if known.settles:
             known.settles -= 1
             known.missing, known.sizes = now.missing, quartiles or known.sizes
         else:
             kind, sentence = _difference(name, known, now, quartiles, moved)
-            if kind and name not in self._named:  # misfits are missing values
+            if kind:
                 self._watcher.alarm(kind, sentence)
                 known.missing, known.sizes, known.settles = now.missing, quartiles or known.sizes, _SETTLES
             elif moved is not None:

@@ -48,6 +48,7 @@ def feed(watch, events, predictions=None, labels=None, size=100):
         part = slice(start, start + size)
         xs, ps, ys = events[part], predictions[part], labels[part]
         rows = watch.rows(len(xs))
+        watch.misfits({}, {})
         watch.add([xs[k] for k in rows], [ps[k] for k in rows], [ys[k] for k in rows])
         watch.labels([y for y in ys if y is not None])
 
@@ -97,6 +98,35 @@ def test_another_unit_is_named_once_within_2000_events(before, factor):
     assert before != 2000 or f"{abs(factor):.4g} times as large" in seen.alarms[0][1]
     feed(watch, changed[2000:])
     assert seen.kinds == ["size"]
+
+
+@pytest.mark.parametrize("before", [2000, 2500, 2950])
+def test_a_field_that_is_new_is_no_alarm_until_it_goes(before):
+    seen = Seen()
+    watch = StreamWatch(seen)
+    feed(watch, [{"b": "u"}] * before)
+    feed(watch, [{"b": "u", "new": 1.0}] * 5000)
+    assert seen.alarms == []
+    feed(watch, [{"b": "u"}] * 2000)
+    assert seen.kinds == ["missing"]
+
+
+def test_misfits_are_no_usual_change_of_a_field():
+    seen = Seen()
+    watch = StreamWatch(seen)
+    rng = random.Random(10)
+
+    def events(count, low):
+        return [{"a": low + rng.random()} for _ in range(count)]
+
+    feed(watch, events(7000, 0.0))
+    for _ in range(30):
+        watch.misfits({"a": Misfits(100, "w")}, {})
+        feed(watch, [{"a": None}] * 100)
+    feed(watch, events(7000, 0.0))
+    assert seen.kinds == ["misfits"]
+    feed(watch, events(3000, 1.0))
+    assert seen.kinds == ["misfits", "values"]
 
 
 def test_another_unit_of_numbers_that_are_mostly_0_is_named():
