@@ -514,7 +514,11 @@ class Telemetry:
 
     def watched(self, columns: Mapping[str, ColumnWindow]) -> None:
         """Follow what all fields, predictions and labels were in a window."""
-        replace, self.report.columns = self._metrics.replace, columns
+        self.report.columns = columns
+
+    def _show_columns(self) -> None:
+        """Set the gauges of the last window, when they are read: the loop has thousands of windows."""
+        replace, columns = self._metrics.replace, self.report.columns
         replace("streamk_missing_share", {(name,): column.missing for name, column in columns.items()})
         replace(
             "streamk_field_quantile",
@@ -528,7 +532,8 @@ class Telemetry:
         unseen = {(name,): column.unseen for name, column in columns.items()}
         replace("streamk_moved_share", {key: share for key, share in moved.items() if share is not None})
         replace("streamk_unseen_share", {key: share for key, share in unseen.items() if share is not None})
-        labels = islice(columns[PREDICTIONS].values.items(), _LABELS)
+        predictions = columns.get(PREDICTIONS)
+        labels = islice(predictions.values.items(), _LABELS) if predictions is not None else ()
         replace("streamk_predicted_share", {(label,): share for label, share in labels})
 
     def refused_model(self) -> None:
@@ -663,6 +668,7 @@ class Telemetry:
 
     def _exposition(self) -> bytes:
         """Return the metrics; a lag that is not known by now is NaN."""
+        self._show_columns()
         if self._stale(time.monotonic()):
             for name in ("streamk_lag", "streamk_lag_uncommitted"):
                 self._metrics.forget(name)

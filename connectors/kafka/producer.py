@@ -39,6 +39,7 @@ from streamk.compiling import ENTRY, INNER
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 LONGEST = 60.0  # seconds for the end of a transaction
+_RETRY = 10  # milliseconds until a broker is tried again that still ends the transaction before
 BATCH, LINGER = 1 << 17, 5  # bytes that travel together, and milliseconds that they wait for each other
 LARGEST = 1_000_000_000  # bytes of a message, and no client lets more pass: the topic has the say
 _WAKE = 100  # milliseconds
@@ -319,7 +320,7 @@ class StandardProducer:
     def __init__(self, options: Options, name: str) -> None:
         self._sent: list[FutureRecordMetadata] = []
         self._producer = KafkaProducer(
-            **options,
+            **{"retry_backoff_ms": _RETRY, **options},
             transactional_id=name,
             transaction_timeout_ms=int(LONGEST * 1000),
             max_block_ms=int(PATIENCE * 1000),

@@ -287,8 +287,7 @@ class StreamWatch:
                 known.usual, known.compared = max(moved, known.usual * _FADES), known.compared + 1
             known.sizes = known.sizes or quartiles
         quantiles = _quantiles(now.numbers, QUANTILES) if len(now.numbers) else ()
-        others = {str(v): n / now.events for v, n in now.others.most_common() if v not in (None, ABSENT)}
-        return ColumnWindow(now.missing, quantiles, others, moved, self._unseen(name, now))
+        return ColumnWindow(now.missing, quantiles, now.values(), moved, self._unseen(name, now))
 
     def _unseen(self, name: str, now: FieldValues) -> float | None:
         """Return the share of events with a new category, and hold these."""
@@ -306,9 +305,14 @@ def _quartiles(values: FieldValues) -> Sequence[float]:
 
     Of few numbers they are the least, the median and the greatest, and of fewer none.
     """
-    sizes = np.sort(np.abs(values.numbers[values.numbers != 0.0]))
+    sizes = values.numbers
     if len(sizes) < _FEW:
         return ()
+    if sizes[0] <= 0.0:
+        sizes = np.abs(sizes[sizes != 0.0])
+        sizes.sort()
+        if len(sizes) < _FEW:
+            return ()
     return _quantiles(sizes, QUANTILES[1:4] if len(sizes) >= _MANY else QUANTILES[::2])
 
 

@@ -47,22 +47,31 @@ class FieldValues(NamedTuple):
                 else:
                     others[None if kind == "missing" else value] += count
         ordered = np.sort(np.array(numbers, np.float64))  # NaN comes last
-        there = int(np.searchsorted(ordered, np.nan))
-        others[None] += len(ordered) - there
-        return cls(ordered[:there], others, len(values))
+        if len(ordered) and ordered[-1] != ordered[-1]:
+            there = int(np.searchsorted(ordered, np.nan))
+            others[None] += len(ordered) - there
+            ordered = ordered[:there]
+        return cls(ordered, others, len(values))
 
     @property
     def missing(self) -> float:
         """The share of events whose value is missing or absent."""
         return (self.others[None] + self.others[ABSENT]) / max(self.events, 1)
 
+    def values(self) -> dict[str, float]:
+        """Return the values that are no numbers as strings, the most frequent first, with their shares."""
+        there = self.others.most_common() if self.others else []
+        return {str(v): n / self.events for v, n in there if v is not None and v is not ABSENT}
+
     def distance(self, other: FieldValues) -> float:
         """Return the share of events whose value has moved, 0 to 1 (:func:`streamk.drift.discrepancies`)."""
         n, m = self.events, other.events
-        atoms = {*self.others, *other.others}
-        total = sum(abs(self.others[atom] / n - other.others[atom] / m) for atom in atoms)
-        total += abs(len(self.numbers) / n - len(other.numbers) / m)
+        total = abs(len(self.numbers) / n - len(other.numbers) / m)
+        for atom in {*self.others, *other.others}:
+            total += abs(self.others[atom] / n - other.others[atom] / m)
+        if not (len(self.numbers) or len(other.numbers)):
+            return 0.5 * total
         places = np.concatenate([self.numbers, other.numbers])
-        shares = np.searchsorted(self.numbers, places, side="right") / n
-        others = np.searchsorted(other.numbers, places, side="right") / m
-        return max(0.5 * total, float(np.abs(shares - others).max(initial=0.0)))
+        shares = self.numbers.searchsorted(places, side="right") / n
+        shares -= other.numbers.searchsorted(places, side="right") / m
+        return max(0.5 * total, float(shares.max()), -float(shares.min()))
