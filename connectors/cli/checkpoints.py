@@ -13,7 +13,7 @@ from rich.table import Table
 from connectors.cli.arguments import AsJson
 from connectors.cli.exits import exits
 from connectors.contract.errors import CHECKPOINT, USAGE, Failure
-from connectors.state.aside import FILE
+from connectors.state.aside import waiting_on_disk
 from connectors.state.checkpoint import Checkpoint
 from connectors.state.disk import CheckpointStore
 from streamk.arrays import Json
@@ -133,11 +133,11 @@ def save_command(
         path = directory / f"{name}{SAVEPOINT}"
         if path.exists():
             raise Failure(USAGE, f"{path} is there already; remove it, or take another name")
-        if (directory / FILE).exists():
+        if count := waiting_on_disk(directory):
             raise Failure(
                 USAGE,
-                f"events wait for labels in {directory / FILE}, which a savepoint would be without; copy the "
-                "directory while the daemon is stopped",
+                f"{count:,} events wait for labels on disk, which a savepoint would be without; copy "
+                f"{directory} while the daemon is stopped",
             )
         _paths(directory)
         checkpoint = CheckpointStore(directory).newest(aside=False)

@@ -51,6 +51,16 @@ class Row(NamedTuple):
     event: bytes
 
 
+def waiting_on_disk(directory: Path) -> int:
+    """Return how many events wait in a directory of checkpoints, for messages of commands."""
+    path = directory / FILE
+    if not path.exists():
+        return 0
+    with explained(path), contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
+        (count,) = file.execute("SELECT count(*) FROM waiting WHERE gone IS NULL").fetchone()
+    return int(count)
+
+
 class AsideStore:
     """Rows by key, the oldest first; those of a checkpoint that is restored, and the changes since.
 

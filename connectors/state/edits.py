@@ -22,6 +22,7 @@ from connectors.kafka.producer import TransactionalWriter
 from connectors.kafka.sections import TopicSourceSection
 from connectors.settings.connector import by_connector, connector_of
 from connectors.settings.tables import Settings
+from connectors.state.aside import waiting_on_disk
 from connectors.state.checkpoint import (
     CHALLENGER,
     COMPARED,
@@ -369,6 +370,12 @@ def promote(settings: Settings, name: str) -> None:
         checkpoint.parts = {key: parts[key] for key in parts if key != REFUSED and not key.endswith(COMPARED)}
         checkpoint.parts[MODEL] = checkpoint.parts.pop(place)
 
+    if count := waiting_on_disk(settings.checkpoints.directory):
+        raise Failure(
+            USAGE,
+            f"{count:,} events wait for labels on disk, as the model and not the challenger predicted them; "
+            "let the daemon run until fewer wait, or set labels.wait",
+        )
     digest = digest_of(training_of(settings))
     edit(settings, _adoption(settings, {}), digest, prepare=put_in_place)
     if not seen:

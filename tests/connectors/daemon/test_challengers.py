@@ -19,7 +19,7 @@ from connectors.operators import late_labels
 from connectors.operators.challengers import Challengers
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.settings.tables import ChallengerSection, Settings
-from connectors.state.aside import AsideStore
+from connectors.state.aside import AsideStore, Row
 from connectors.state.checkpoint import CHALLENGER, COMPARED
 from connectors.state.disk import CheckpointStore
 from streamk.evaluation.sequential import SequentialComparison
@@ -316,6 +316,22 @@ def test_a_promoted_challenger_continues_as_the_model(tmp_path):
     assert checkpoint.parts[f"{CHALLENGER}third"] == alone(third, every)
     assert json.loads(checkpoint.parts[f"{CHALLENGER}third{COMPARED}"])["blocks"] == 4  # of the 500 events
     assert checkpoint.adopted[-1]["changes"] == [["learner.parameters.features", 16, 128]]
+
+
+def test_events_on_disk_are_neither_promoted_nor_kept(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows(300)))
+    path = written(tmp_path, 16, '[[challengers]]\nname = "wide"\nlearner = "kaczmarz"\n')
+    assert command("run", path)[0] == 0
+    store = CheckpointStore(tmp_path / "kept")
+    aside = AsideStore(store)
+    assert command("checkpoints", "save", tmp_path / "kept", "first")[0] == 0  # none waits
+    aside.put([Row("k", 1.0, b"known", b"event")])
+    aside.save()
+    code, output = command("checkpoints", "save", tmp_path / "kept", "second")
+    assert (code, "1 events wait for labels on disk" in output) == (USAGE, True)
+    code, output = command("promote", path, "wide")
+    assert (code, "1 events wait for labels on disk" in output) == (USAGE, True)
 
 
 def test_the_report_has_a_verdict():
