@@ -10,7 +10,8 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.operators.stream_watch import MOST, PREDICTIONS, QUANTILES, WINDOW, ColumnWindow
+from connectors.operators.stream_watch import LABELS, MOST, PREDICTIONS, QUANTILES, WINDOW, ColumnWindow
+from connectors.replay.page import build, tables, words
 from streamk.arrays import Json
 from streamk.evaluation.metric import HEADLINES, TASKS
 from streamk.evaluation.sequential import BLOCK, FEWEST, SequentialComparison
@@ -93,49 +94,38 @@ class RunReport:
 
     def page(self, facts: Sequence[str], summary: Json) -> str:
         """Return the page as HTML, with these facts in its heading and the summary of a model."""
-        from connectors.replay.page import build, tables, words  # a request in a hundred thousand is for it
+
+        def listed(key: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+            return f'<div class="left">{tables.plain_table(key, caption, head, rows)}</div>' if rows else ""
 
         model: Json = {"name": "model", "events": len(self.windows.rows) * WINDOW, "summary": summary}
-        first = HEADLINES[self._task]
         alarms = [
             [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at)), kind, sentence]
             for at, kind, sentence in reversed(self.alarms)
         ]
-        fields = [_row(name, column) for name, column in self.columns.items()]
         # copies, since the loop adds to them meanwhile
+        compared = [_compared(name, *each) for name, each in dict(self.challengers).items()]
         counts = [[name, words.count(n)] for name, n in dict(self.refused).items() if n]
         misfits = [[name, words.count(n)] for name, n in islice(dict(self.misfits).items(), MOST)]
-        compared = [_compared(name, *each) for name, each in dict(self.challengers).items()]
-        watched = tables.plain_table("fields", f"In the last {WINDOW:,} events", _HEAD, fields)
-        body = "".join(
-            (
-                f'<header><h1>{words.escape(self.title)}</h1><p class="kicker">'
-                f"{words.escape(' · '.join([self._task, *facts]))}</p></header>",
-                build.section(
-                    "Alarms",
-                    tables.plain_table("alarms", "Latest first, UTC", ["time", "kind", "what"], alarms)
-                    if alarms
-                    else "<p>None.</p>",
-                ),
-                build.section(
-                    "Challengers",
-                    tables.plain_table("challengers", "Against the model", _COMPARED, compared)
-                    if compared
-                    else "",
-                ),
-                build.curves_section(self._task, first, [model], {"model": self.windows}),
-                build.section("Fields, predictions and labels", watched if fields else ""),
-                build.section(
-                    "Misfits and refused events",
-                    tables.plain_table("misfits", "By field", ["field", "misfits"], misfits)
-                    if misfits
-                    else "",
-                    tables.plain_table("refused", "By cause", ["cause", "refused"], counts) if counts else "",
-                ),
-                build.summary_section([model]),
-            )
-        )
-        return build.document(f"{self.title}: report", body)
+        fields = [_row(name, column) for name, column in self.columns.items()]
+        watched = tables.table("fields", f"In the last {WINDOW:,} events", _HEAD, fields) if fields else ""
+        kicker = words.escape(" · ".join([self._task, *facts]))
+        named = listed("alarms", "Latest first, UTC", ["time", "kind", "what"], alarms) or "<p>None.</p>"
+        curves = build.curves_section(self._task, HEADLINES[self._task], [model], {"model": self.windows})
+        body = [
+            f'<header><h1>{words.escape(self.title)}</h1><p class="kicker">{kicker}</p></header>',
+            build.section("Alarms", named),
+            build.section("Challengers", listed("challengers", "Against the model", _COMPARED, compared)),
+            curves,
+            build.section("Fields, predictions and labels", watched),
+            build.section(
+                "Misfits and refused events",
+                listed("misfits", "By field", ["field", "misfits"], misfits),
+                listed("refused", "By cause", ["cause", "refused"], counts),
+            ),
+            build.summary_section([model]),
+        ]
+        return build.document(f"{self.title}: report", "".join(body))
 
 
 def verdict(name: str, comparison: SequentialComparison) -> str:
@@ -154,28 +144,20 @@ def verdict(name: str, comparison: SequentialComparison) -> str:
 
 
 def _compared(name: str, comparison: SequentialComparison, means: Sequence[float]) -> list[str]:
-    from connectors.replay.page import words
-
     loss, error = map(words.decimal, means or [nan, nan])
     return [name, error, loss, verdict(name, comparison)]
 
 
-def _row(name: str, column: ColumnWindow) -> list[str]:
-    from connectors.replay.page import words
-
-    def percent(share: float | None) -> str:
-        return words.MISSING if share is None else f"{share:.0%}".replace("%", " %")
-
+def _row(name: str, column: ColumnWindow) -> tuple[str, list[tables.Cell]]:
     quantiles = map(words.decimal, column.quantiles or [nan] * len(QUANTILES))
+    numbers = [_percent(column.missing), *quantiles, _percent(column.moved), _percent(column.unseen)]
     frequent = [
-        f"{words.short(value)} {percent(share)}" for value, share in islice(column.values.items(), _VALUES)
+        f"{words.short(value)} {_percent(share)}" for value, share in islice(column.values.items(), _VALUES)
     ]
-    shown = name[1:-1] if name.startswith(PREDICTIONS[0]) else name
-    return [
-        shown,
-        percent(column.missing),
-        *quantiles,
-        percent(column.moved),
-        percent(column.unseen),
-        ", ".join(frequent),
-    ]
+    shown = name[1:-1] if name in (PREDICTIONS, LABELS) else name
+    cells = [tables.Cell(words.escape(text)) for text in numbers]
+    return words.escape(shown), [*cells, tables.Cell(words.escape(", ".join(frequent)), "text")]
+
+
+def _percent(share: float | None) -> str:
+    return words.MISSING if share is None else f"{share:.0%}".replace("%", " %")
