@@ -254,10 +254,12 @@ class StreamWatch:
         window, known = self._window, dict.fromkeys(self._known.fields)
         if len(known) < MOST + len(self._columns):
             known |= dict.fromkeys([*self._columns, *chain.from_iterable(window)])
-        now = {
-            name: FieldValues.of(self._columns.get(name) or [event.get(name, ABSENT) for event in window])
-            for name in islice(known, MOST + len(self._columns))
-        }
+        now = FieldValues.of_each(
+            {
+                name: self._columns.get(name) or [event.get(name, ABSENT) for event in window]
+                for name in islice(known, MOST + len(self._columns))
+            }
+        )
         before = self._before[0] if len(self._before) == 2 else {}
         self._watcher.watched({name: self._compare(name, before, values) for name, values in now.items()})
         self._before = [*self._before[-1:], now]

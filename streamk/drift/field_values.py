@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, SupportsFloat
 
 import numpy as np
@@ -12,6 +12,9 @@ from streamk.arrays import Array
 from streamk.encoding.fields import kind_of_value
 
 ABSENT = object()  # the value of a field that an event does not have
+
+
+_NONE = Counter[object]()
 
 
 class FieldValues(NamedTuple):
@@ -53,10 +56,23 @@ class FieldValues(NamedTuple):
             ordered = ordered[:there]
         return cls(ordered, others, len(values))
 
+    @classmethod
+    def of_each(cls, columns: Mapping[str, Sequence[object]]) -> dict[str, FieldValues]:
+        """Return the values of several fields in the same events; those that are all numbers together."""
+        numbers = [name for name, column in columns.items() if set(map(type, column)) <= {float, int}]
+        ordered = np.sort(np.array([columns[name] for name in numbers], np.float64), axis=-1)
+        plain = {
+            name: cls(row, _NONE, len(row))
+            for name, row in zip(numbers, ordered, strict=True)
+            if row[-1] == row[-1]  # NaN would come last
+        }
+        return {name: plain.get(name) or cls.of(column) for name, column in columns.items()}
+
     @property
     def missing(self) -> float:
         """The share of events whose value is missing or absent."""
-        return (self.others[None] + self.others[ABSENT]) / max(self.events, 1)
+        others = self.others
+        return (others[None] + others[ABSENT]) / max(self.events, 1) if others else 0.0
 
     def values(self) -> dict[str, float]:
         """Return the values that are no numbers as strings, the most frequent first, with their shares."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from river import base, checks
 
 from streamk.drift import KernelTwoSample
+from streamk.drift.field_values import ABSENT, FieldValues
 from streamk.drift.two_sample import discrepancies
 from streamk.drift.windows import BLOCK
 
@@ -334,3 +335,17 @@ def test_discrepancies_of_other_values_are_total_variation(before, after):
     )
     assert found.get("a", 0.0) == pytest.approx(wanted)
     assert found["b"] == 0.0
+
+
+VALUES = st.sampled_from([0.0, 1.5, -2, 7, float("nan"), None, True, "a", "b", ABSENT])
+
+
+@given(st.lists(st.tuples(VALUES, st.floats(allow_nan=True), st.integers(-9, 9)), min_size=1, max_size=30))
+def test_values_of_several_fields_are_those_of_each(rows):
+    columns = {name: list(column) for name, column in zip("abc", zip(*rows, strict=True), strict=True)}
+    for name, values in FieldValues.of_each(columns).items():
+        wanted = FieldValues.of(columns[name])
+        assert np.array_equal(values.numbers, wanted.numbers)
+        assert +values.others == +wanted.others
+        assert (values.events, values.missing) == (wanted.events, pytest.approx(wanted.missing))
+        assert values.distance(wanted) == wanted.distance(values) == 0.0
