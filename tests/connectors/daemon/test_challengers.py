@@ -318,6 +318,38 @@ def test_a_promoted_challenger_continues_as_the_model(tmp_path):
     assert checkpoint.adopted[-1]["changes"] == [["learner.parameters.features", 16, 128]]
 
 
+def test_events_that_wait_are_learned_by_the_promoted_challenger(tmp_path):
+    events, labels = logs(400)
+    table = '[[challengers]]\nname = "wide"\nlearner = "kaczmarz"\nparameters = {features = 128}\n'
+
+    def daemon(name):
+        """Return what runs a daemon of its own on both logs, up to a time, and the bytes of its model."""
+        place = tmp_path / name
+        place.mkdir()
+
+        def run(until, features, challengers=""):
+            for kind, part in (("log", events), ("labels", labels)):
+                kept = [json.dumps(row) + "\n" for row in part if row["at"] < until]
+                (place / f"{kind}.jsonl").write_text("".join(kept))
+            path = written(place, features, challengers)
+            joined = f'[labels]\nkind = "file"\npath = "{place / "labels.jsonl"}"\ntime = "at"\n'
+            dead = f'[dead_letters]\nkind = "file"\npath = "{place / "dead.jsonl"}"\n'
+            named = path.read_text().replace('target = "y"', 'target = "y"\nkey = "id"\ntime = "at"')
+            path.write_text(named + joined + dead)
+            code, output = command("run", path)
+            assert code == 0, output
+            return path, CheckpointStore(place / "kept").newest().parts["model"]
+
+        return run
+
+    promoted, wanted = daemon("promoted"), daemon("wanted")
+    path, _ = promoted(200.0, 16, table)
+    path.write_text(path.read_text().replace(table, "").replace("features = 16", "features = 128"))
+    assert command("promote", path, "wide") == (0, "wide is the model now; start the daemon\n")
+    wanted(200.0, 128)
+    assert promoted(1000.0, 128)[1] == wanted(1000.0, 128)[1]
+
+
 def test_events_on_disk_are_neither_promoted_nor_kept(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows(300)))
