@@ -158,6 +158,16 @@ def test_late_labels_teach_challengers_also_from_disk(tmp_path, monkeypatch, lea
     assert both._late.waiting == wanted._late.waiting > 0
 
 
+def test_a_late_label_compares_the_predictions_of_its_event():
+    challengers = Challengers([ChallengerSection(**WIDE)], "classification", Telemetry(), "")
+    x = {"a": 1.0}
+    assert challengers.ask("k", x) == {"wide": {}}
+    sure = {"wide": {True: 0.9, False: 0.1}}
+    challengers.tell("k", True, late_labels.WaitingEvent(0.0, 1.0, {True: 0.2, False: 0.8}, sure))
+    challengers.tell("never asked", True, late_labels.WaitingEvent(0.0, 1.0, {}, sure))
+    assert json.loads(challengers.snapshot()[f"{CHALLENGER}wide{COMPARED}"])["open"] == [1.0]
+
+
 def test_every_partition_has_its_challengers_and_telemetry_joins_them():
     chosen, telemetry = settings(WIDE, snapshots={"topic": "s"}), Telemetry()
     models = PartitionedLearning(chosen, chosen.decoder(), telemetry)

@@ -162,6 +162,18 @@ def test_other_values_are_an_alarm_once_they_are_unusual():
     assert "values of the field a " in seen.alarms[1][1]
 
 
+def test_what_was_usual_long_ago_is_usual_no_more():
+    rng = random.Random(11)
+
+    def numbers(windows, low):
+        return [{"a": low + rng.random()} for _ in range(1000 * windows)]
+
+    seen = watched(numbers(3, 0.0), numbers(120, 5.0))
+    assert seen.alarms == []  # a change within the first windows says that such changes are usual
+    assert watched(numbers(3, 0.0), numbers(20, 5.0), numbers(3, 9.0)).alarms == []
+    assert watched(numbers(3, 0.0), numbers(120, 5.0), numbers(3, 9.0)).kinds == ["values"]
+
+
 def test_predictions_are_watched_without_labels():
     seen = Seen()
     watch = StreamWatch(seen)
