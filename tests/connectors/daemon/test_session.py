@@ -217,6 +217,21 @@ def test_outputs_do_not_wait_for_a_slow_batch():
         assert max(waits) < 6.0
 
 
+@pytest.mark.parametrize(("most", "waits"), [(20, 0.04), (300, 0.11)])
+def test_few_outputs_become_visible_sooner_than_many(most, waits):
+    """A step takes twenty milliseconds; where a poll brings much, transactions are fewer."""
+    world = World(("a",), ("p-0",))
+    world.broker.wanted, world.broker.end = {"p-0": "a"}, {"p-0": 10**6}
+    world.members["a"].most, world.members["a"].events = most, 10**9
+    visible = slow(world, 0.0)
+    for _ in range(80):
+        world.clock[0] += 0.02
+        world.members["a"].step()
+    between = [b - a for a, b in pairwise(visible)][3:]
+    assert len(between) > 8
+    assert all(waits - 0.021 < wait < waits + 0.021 for wait in between)
+
+
 def test_a_poll_brings_no_more_than_can_be_done_in_time():
     """The group takes partitions from a member that does not poll."""
     world = World(("a",), ("p-0",))
