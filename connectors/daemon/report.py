@@ -10,7 +10,15 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.operators.stream_watch import LABELS, MOST, PREDICTIONS, QUANTILES, WINDOW, ColumnWindow
+from connectors.operators.stream_watch import (
+    LABELS,
+    MOST,
+    PREDICTIONS,
+    QUANTILES,
+    WINDOW,
+    ColumnWindow,
+    percent,
+)
 from connectors.replay.page import build, tables, words
 from streamk.arrays import Json
 from streamk.evaluation.metric import HEADLINES, TASKS
@@ -150,14 +158,14 @@ def _compared(name: str, comparison: SequentialComparison, means: Sequence[float
 
 def _row(name: str, column: ColumnWindow) -> tuple[str, list[tables.Cell]]:
     quantiles = map(words.decimal, column.quantiles or [nan] * len(QUANTILES))
-    numbers = [_percent(column.missing), *quantiles, _percent(column.moved), _percent(column.unseen)]
+    numbers = [_share(column.missing), *quantiles, _share(column.moved), _share(column.unseen)]
     frequent = [
-        f"{words.short(value)} {_percent(share)}" for value, share in islice(column.values.items(), _VALUES)
+        f"{words.short(value)} {percent(share)}" for value, share in islice(column.values.items(), _VALUES)
     ]
     shown = name[1:-1] if name in (PREDICTIONS, LABELS) else name
     cells = [tables.Cell(words.escape(text)) for text in numbers]
     return words.escape(shown), [*cells, tables.Cell(words.escape(", ".join(frequent)), "text")]
 
 
-def _percent(share: float | None) -> str:
-    return words.MISSING if share is None else f"{share:.0%}".replace("%", " %")
+def _share(share: float | None) -> str:
+    return words.MISSING if share is None else percent(share)

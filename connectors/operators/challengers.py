@@ -82,7 +82,7 @@ class Challengers:
                 learner = restored({MODEL: parts[CHALLENGER + name]}, blank)
             except (KeyError, ValueError):
                 continue
-            stored = parts.get(CHALLENGER + name + COMPARED)  # without it, with another model
+            stored = parts.get(CHALLENGER + name + COMPARED)  # promote has removed it
             comparison = (
                 SequentialComparison()
                 if stored is None

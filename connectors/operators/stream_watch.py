@@ -226,7 +226,7 @@ class StreamWatch:
             self._watcher.alarm(
                 "refused",
                 f"{self._refused:,} of the last {self._handled:,} events are refused, and "
-                f"{_percent(known)} were before" + (f"; the last: {refused[-1][1]}" if refused else ""),
+                f"{percent(known)} were before" + (f"; the last: {refused[-1][1]}" if refused else ""),
             )
         elif share < known / 2:
             self._known.refused = share
@@ -323,7 +323,12 @@ def _quantiles(ordered: Array, shares: Sequence[float]) -> list[float]:
     return [float(ordered[round(share * (len(ordered) - 1))]) for share in shares]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a share in words.
+
+    >>> percent(0.25)
+    '25 %'
+    """
     return f"{share:.0%}".replace("%", " %")
 
 
@@ -350,8 +355,8 @@ def _difference(
     if change >= _CHANGE and _differ(now.missing, known.missing, _EXAMINED):
         are, were = ("are", "were") if plural else ("is", "was")
         return "missing", (
-            f"{subject} {are} missing in {_percent(now.missing)} of the last {WINDOW:,} events, and {were} "
-            f"in {_percent(known.missing)} before"
+            f"{subject} {are} missing in {percent(now.missing)} of the last {WINDOW:,} events, and {were} "
+            f"in {percent(known.missing)} before"
         )
     if quartiles and known.sizes:
         (low, middle, high), (least, half, most) = quartiles, known.sizes
@@ -364,8 +369,8 @@ def _difference(
     limit = max(_MOVED, known.usual + _MORE)
     if moved is not None and known.compared >= _USUAL and moved >= limit:
         return "values", (
-            f"{_percent(moved)} of the values of {subject} in the last {WINDOW:,} events differ from those "
-            f"before, and usually {_percent(known.usual)} or fewer do"
+            f"{percent(moved)} of the values of {subject} in the last {WINDOW:,} events differ from those "
+            f"before, and usually {percent(known.usual)} or fewer do"
         )
     return "", ""
 
