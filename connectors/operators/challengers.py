@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from connectors.events.learners import Model, labels_of
 from connectors.events.values import Fields, Target
-from connectors.operators.late_labels import WaitingEvent, ask, shortened
 from connectors.operators.outputs import DecodedBatch, Prediction, losses_of, losses_of_each
+from connectors.operators.waiting import WaitingEvent, ask, shortened
 from connectors.settings.tables import ChallengerSection
 from connectors.state.checkpoint import CHALLENGER, COMPARED, restored
 from streamk.encoding.rows import RowError

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 from math import inf
-from typing import NamedTuple, Protocol, cast
+from typing import cast
 
 import msgspec
 
@@ -31,16 +31,16 @@ from connectors.events.joining import (
     key_text,
 )
 from connectors.events.learners import Model
-from connectors.events.values import Fields, Target
-from connectors.operators.outputs import Outcome, Prediction, key_of, most_probable
+from connectors.events.values import Target
+from connectors.operators.challengers import Challengers
+from connectors.operators.outputs import Outcome, Prediction, key_of
+from connectors.operators.waiting import WaitingEvent, ask, shortened
 from connectors.settings.tables import Settings
 from connectors.state.aside import AsideStore, Row
 from streamk.encoding.rows import RowError
 from streamk.evaluation.label_delay import moment
-from streamk.learners.classifier import Classifier
 
 log = logging.getLogger(__name__)
-_STORED = 20  # probabilities of an event that waits, by which its loss is computed
 _IN_MEMORY = 2**14  # events that wait there, if others can wait on disk
 _TOGETHER = 256  # events set aside together
 _MOST_ASIDE = 2**22  # events that wait on disk
@@ -51,44 +51,6 @@ _SENTENCES = {
     REFUSED: "%s: the label of %r, which came before its event, is refused",
 }
 Check = Callable[[Target], object]
-
-
-class WaitingEvent(NamedTuple):
-    """An event that waits.
-
-    Attributes
-    ----------
-    time
-        In seconds.
-    weight, prediction
-        Of the event, and of the model.
-    others
-        The predictions of challengers, by their names.
-    aside
-        What challengers have set aside, by their names, while the event waits on disk.
-    """
-
-    time: float
-    weight: float
-    prediction: Prediction
-    others: Mapping[str, Prediction] = {}
-    aside: Mapping[str, bytes] = {}
-
-
-class FollowedLearners(Protocol):
-    """Other learners of the same events (:class:`connectors.operators.challengers.Challengers`)."""
-
-    def ask(self, key: str, x: Fields) -> Mapping[str, Prediction]:
-        """Return their predictions of an event, by their names; the event waits."""
-
-    def tell(self, key: str, label: Target, event: WaitingEvent | None = None) -> None:
-        """Learn the label of an event, or forget the event if it is None."""
-
-    def set_aside(self, key: str) -> Mapping[str, bytes]:
-        """Return an event that waits no longer, by their names."""
-
-    def take_back(self, key: str, stored: Mapping[str, bytes]) -> None:
-        """Let it wait again."""
 
 
 class LateLabels:
@@ -108,7 +70,7 @@ class LateLabels:
     Attributes
     ----------
     others
-        Learners that ask and learn what the model does, if any.
+        Challengers of the model, if any.
     in_memory
         The events that wait in memory, by their keys, the oldest first.
     fates
@@ -122,7 +84,8 @@ class LateLabels:
         event_time: str | None,
         aside: AsideStore | None = None,
     ) -> None:
-        self._aside, self.others = aside, cast(FollowedLearners | None, None)
+        self._aside = aside
+        self.others: Challengers | None = None
         self.wait = inf if section.wait is None else section.wait
         self.decoder, self._event_time = decoder, event_time
         self.in_memory: dict[str, WaitingEvent] = {}
@@ -357,15 +320,3 @@ def _key(record: Event, raw: Raw) -> str:
         return key_text(key)
     except ValueError as error:
         raise ValueError(f"its key {error}") from None
-
-
-def ask(learner: Model, key: str, x: Fields) -> Prediction:
-    """Return the prediction of an event, which then waits."""
-    if isinstance(learner, Classifier):
-        return cast(Prediction, learner.ask_proba_one(key, x))
-    return cast(Prediction, learner.ask_one(key, x))
-
-
-def shortened(prediction: Prediction) -> Prediction:
-    """Return a prediction with few probabilities."""
-    return dict(most_probable(prediction, _STORED)) if isinstance(prediction, dict) else prediction

@@ -19,6 +19,7 @@ from connectors.events.learners import build
 from connectors.operators import late_labels
 from connectors.operators.challengers import Challengers
 from connectors.operators.learning import PartitionedLearning, SingleLearning
+from connectors.operators.waiting import WaitingEvent
 from connectors.settings.tables import ChallengerSection, Settings
 from connectors.state.aside import AsideStore, Row
 from connectors.state.checkpoint import CHALLENGER, COMPARED
@@ -164,8 +165,8 @@ def test_a_late_label_compares_the_predictions_of_its_event():
     x = {"a": 1.0}
     assert challengers.ask("k", x) == {"wide": {}}
     sure = {"wide": {True: 0.9, False: 0.1}}
-    challengers.tell("k", True, late_labels.WaitingEvent(0.0, 1.0, {True: 0.2, False: 0.8}, sure))
-    challengers.tell("never asked", True, late_labels.WaitingEvent(0.0, 1.0, {}, sure))
+    challengers.tell("k", True, WaitingEvent(0.0, 1.0, {True: 0.2, False: 0.8}, sure))
+    challengers.tell("never asked", True, WaitingEvent(0.0, 1.0, {}, sure))
     assert json.loads(challengers.snapshot()[f"{CHALLENGER}wide{COMPARED}"])["open"] == [1.0]
 
 
