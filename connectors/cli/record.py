@@ -20,10 +20,9 @@ from connectors.cli.arguments import AsJson, Config, End, Start
 from connectors.cli.exits import connected, exits
 from connectors.contract.errors import REFUSED_EVENTS, USAGE, Failure
 from connectors.contract.records import Raw
-from connectors.events.decoding import EventFormat
+from connectors.events.decoding import Decoder, EventFormat
 from connectors.settings.connector import connector_of
 from connectors.settings.file import load
-from connectors.settings.tables import Events
 
 
 def record_command(
@@ -41,6 +40,9 @@ def record_command(
     """Copy the topic of the settings to a log on disk, in the order of time; no group is joined."""
     with exits(), connected():
         settings = load(config)
+        events = settings.events
+        format = EventFormat(events.target, columns=events.columns, labelled=False, record=events.record)
+        decoder = format.decoder(events.format, parse=settings.parser)
         console = Console(stderr=True)
         with (
             closing(
@@ -49,7 +51,7 @@ def record_command(
             Progress(console=console, transient=True, disable=as_json) as bar,
         ):
             job = bar.add_task(settings.source.name, total=records.size)
-            done = record(records, settings.events, out, lambda: bar.advance(job))
+            done = record(records, decoder, out, lambda: bar.advance(job))
         if as_json:
             typer.echo(json.dumps(vars(done)))
         else:
@@ -89,7 +91,7 @@ def _writing(path: Path) -> Iterator[gzip.GzipFile | BinaryIO]:
 
 
 def record(
-    records: Iterable[tuple[str, Raw]], events: Events, path: Path, seen: Callable[[], None] = lambda: None
+    records: Iterable[tuple[str, Raw]], decoder: Decoder, path: Path, seen: Callable[[], None] = lambda: None
 ) -> Recorded:
     """Write a range of a topic as JSON lines that ``streamk replay`` and a daemon read.
 
@@ -97,8 +99,8 @@ def record(
     ----------
     records
         What to write: partitions and their records.
-    events
-        How the records are decoded; all fields are written.
+    decoder
+        Of the records; all fields are written, also those made of the record.
     path
         The new file; ``.gz`` and ``.zst`` at its end pack it.
     seen
@@ -109,13 +111,12 @@ def record(
     Failure
         If the file is there already or cannot be written.
     """
-    decoder = EventFormat(events.target, columns=events.columns, labelled=False).decoder(events.format)
     done = Recorded()
     with _writing(path) as file:
         for partition, raw in records:
             seen()
             try:
-                fields = decoder.fields(raw.value or b"")
+                fields = decoder.fields(raw.value or b"") | decoder.parts(raw)
                 line = msgspec.json.encode(fields)
             except (ValueError, TypeError, RecursionError) as error:
                 done.left_out += 1

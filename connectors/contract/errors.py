@@ -27,7 +27,7 @@ class Interruption(Exception):  # noqa: N818
 
 
 class BrokerUnavailable(Interruption):
-    """Retriable: no broker answers."""
+    """Retriable: no broker answers, or no registry of schemas."""
 
     cause = NO_BROKER
 

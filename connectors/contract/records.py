@@ -494,12 +494,13 @@ class Log:
 
 
 class Tally(NamedTuple):
-    """How many records were learned, predicted only (no target, or no weight), refused, and skipped."""
+    """How many records were learned, predicted only (no target, or no weight), refused, skipped, repeated."""
 
     learned: int = 0
     predicted: int = 0
     refused: int = 0
     skipped: int = 0
+    repeated: int = 0
 
 
 UNDECODABLE, NO_INPUT, BY_LEARNER, BY_LIMITS = "undecodable", "no_input", "learner", "limits"

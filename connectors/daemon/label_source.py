@@ -56,9 +56,9 @@ class Clock:
             return None if raw.timestamp is None else raw.timestamp / 1000.0
         decoder = self._decoder()
         if self._copies is None or self._copies[0] is not decoder:
-            self._copies = decoder, Decoder(decoder.form, decoder.format)
+            self._copies = decoder, Decoder(decoder.form, decoder.format, decoder.parse)
         try:
-            return moment(self._copies[1](raw.value or b"").time)
+            return moment(self._copies[1].of_record(raw).time)
         except ValueError:
             return None  # the operator refuses it
 

@@ -38,7 +38,7 @@ from streamk.learners.loading import MODEL
 log = logging.getLogger(__name__)
 LIVE: Mapping[str, Collection[str]] = {  # keys that take effect while the daemon runs, by table
     "limits": Limits.model_fields,
-    "checkpoints": ("events", "seconds", "keep"),
+    "checkpoints": ("events", "seconds", "keep", "hours", "days"),
     "telemetry": ("window", "stall_seconds"),
     "log": LogSection.model_fields,
 }
@@ -219,7 +219,8 @@ def run(live: LiveSettings) -> None:
         settings.telemetry.window, settings.telemetry.stall_seconds, classes, settings.kafka.session_seconds
     )
     telemetry.report.title = settings.source.name
-    store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
+    due = settings.checkpoints
+    store = CheckpointStore(due.directory, due.keep, due.hours, due.days)
     daemon = _Daemon(live, store, telemetry)
     with daemon_signals(daemon.requests), store.locked(), _served(telemetry, settings):
         daemon.run()
@@ -320,7 +321,8 @@ class _Daemon:
 
         def apply(settings: Settings) -> None:
             log_to_stderr(settings.log, settings.kafka.secrets)
-            self._store.keep, self._limit.restarts = settings.checkpoints.keep, settings.limits.restarts
+            due, self._limit.restarts = settings.checkpoints, settings.limits.restarts
+            self._store.keep, self._store.hours, self._store.days = due.keep, due.hours, due.days
             self._telemetry.adjust(settings.telemetry.window, settings.telemetry.stall_seconds)
             if session is not None:
                 session.adjust(settings.checkpoints, settings.limits)

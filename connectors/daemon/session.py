@@ -254,7 +254,7 @@ class Session:
         progress.learned += tally.learned
         progress.predicted += tally.predicted
         progress.refused += tally.refused
-        progress.skipped += tally.skipped
+        progress.skipped += tally.skipped + tally.repeated
         self._count(done)
         self.processed += done
         seconds = self._clock() - started

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -43,6 +43,7 @@ from connectors.events.values import (
 )
 from streamk.encoding.targets import check_weight
 
+Parse = Callable[[bytes], Any]
 _PLACES = (str, int, float, bytes, datetime, type(None))  # types of keys and times
 WITHOUT_INPUT = "it has a target and no input"
 _MARK = "\ufeff"  # byte-order mark
@@ -54,6 +55,26 @@ _TOTALS = re.compile(
     re.IGNORECASE,
 )
 _SHOWN = 40  # characters of a value in a message
+
+
+class RawRecord(Protocol):
+    """A record of a topic, as its client returns it."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its bytes."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def timestamp(self) -> int | None:
+        """Milliseconds since the epoch."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]:
+        """Its headers."""
 
 
 class Record(NamedTuple):
@@ -175,6 +196,8 @@ class EventFormat:
         values that do not fit stay as they are written, and so does what has another type.
     labelled
         Whether logs skip records without a target.
+    record
+        Fields that are no part of a record's value: its ``"key"``, ``"time"``, or ``"headers.NAME"``.
     """
 
     target: str | None = None
@@ -194,6 +217,7 @@ class EventFormat:
     verbatim: Sequence[str] = ()
     moments: Sequence[str] = ()
     labelled: bool = True
+    record: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, kind in self.types.items():
@@ -236,6 +260,7 @@ class EventFormat:
         columns: Sequence[str] | None = None,
         delimiter: str | None = None,
         decimal: str | None = None,
+        parse: Parse | None = None,
     ) -> Decoder:
         """Return the decoder of a log.
 
@@ -245,6 +270,8 @@ class EventFormat:
             ``"json"``, ``"csv"`` or ``"msgpack"``.
         columns, delimiter, decimal
             What a file of CSV says itself.
+        parse
+            As of :class:`Decoder`.
 
         Raises
         ------
@@ -257,7 +284,7 @@ class EventFormat:
             delimiter=delimiter or self.delimiter or ",",
             decimal=decimal or self.decimal or ".",
         )
-        return Decoder(form, complete)
+        return Decoder(form, complete, parse)
 
 
 def _is_text(encoding: str) -> bool:
@@ -299,6 +326,9 @@ class Decoder:
         are fields already (:meth:`event`).
     format
         Which field is what, and how values are read.
+    parse
+        Returns the object in the bytes of a record, where ``form`` is not enough to read it; a ValueError
+        says why there is none.
 
     Attributes
     ----------
@@ -323,8 +353,8 @@ class Decoder:
     {'price': 1200.0}
     """
 
-    def __init__(self, form: str, format: EventFormat) -> None:
-        self.form, self.format = form, format
+    def __init__(self, form: str, format: EventFormat, parse: Parse | None = None) -> None:
+        self.form, self.format, self.parse = form, format, parse
         self.misfits: dict[str, Misfits] = {}
         self._decimal = format.decimal or "."
         ignored = {
@@ -367,12 +397,15 @@ class Decoder:
             readers = [self.reader(name) for name in self._names]
             self._columns = list(zip(self._names, readers, strict=True))
             self._kept = [(name, read) for name, read in self._columns if self.takes(name)]
-        self._parse: Callable[[bytes], Any] = {
-            "json": msgspec.json.Decoder().decode,
-            "msgpack": msgspec.msgpack.Decoder().decode,
-            "csv": self._row,
-            "parquet": self._no_bytes,
-        }[form]
+        self._parse = (
+            parse
+            or {
+                "json": msgspec.json.Decoder().decode,
+                "msgpack": msgspec.msgpack.Decoder().decode,
+                "csv": self._row,
+                "parquet": self._no_bytes,
+            }[form]
+        )
 
     def _missing_strings(self) -> Sequence[str]:
         """Return the strings that are no value: of CSV the usual ones, or those of the settings."""
@@ -401,7 +434,7 @@ class Decoder:
             raise ValueError(
                 f"two columns are named {next(n for n in columns if list(columns).count(n) > 1)!r}"
             )
-        if target in self.format.required and target not in columns:
+        if target in self.format.required and target not in {*columns, *self.format.record}:
             raise ValueError(f"there is no column {target!r}; there are {', '.join(columns)}")
 
     def _target_reader(self) -> Read:
@@ -586,6 +619,35 @@ class Decoder:
         """
         return self.event(self._object(value))
 
+    def of_record(self, raw: RawRecord) -> Event:
+        """Return the event of a record of a topic, raising ValueError if it cannot be decoded."""
+        return self.event(self._object(raw.value or b"") | self.parts(raw))
+
+    def key_of(self, raw: RawRecord) -> bytes | None:
+        """Return the key of an event in a record, which may be a field; None if it has none."""
+        if self.format.key is None:
+            return raw.key
+        try:
+            key = (self.raw(raw.value or b"") | self.parts(raw)).get(self.format.key)
+        except ValueError:
+            return None
+        return None if key is None else str(key).encode()
+
+    def parts(self, raw: RawRecord) -> Fields:
+        """Return the fields of a record that are no part of its value."""
+        fields: Fields = {}
+        for name, part in self.format.record.items():
+            if part == "time":
+                value: Place = raw.timestamp
+            else:
+                data = raw.key if part == "key" else dict(raw.headers).get(part.partition(".")[2])
+                value = None if data is None else data.decode("utf-8", "replace")
+            if self.form != "csv":
+                fields[name] = value
+            elif self.takes(name):
+                fields[name] = self.reader(name)("" if value is None else str(value))
+        return fields
+
     def event(self, fields: Fields) -> Event:
         """Return the event of fields, which :meth:`fields` returned; it takes the dict.
 
@@ -685,8 +747,17 @@ class Decoder:
         misfits, self.misfits = self.misfits, {}
         return misfits
 
-    def plain(self, values: Sequence[bytes | None]) -> tuple[list[Fields], list[Target]] | None:
-        """Return fields and targets of many values; None if they must be decoded one by one."""
+    def plain_records(self, raws: Sequence[RawRecord]) -> tuple[list[Fields], list[Target]] | None:
+        """Return fields and targets of many records of a topic, as :meth:`plain` does."""
+        return self.plain([raw.value for raw in raws], map(self.parts, raws) if self.format.record else ())
+
+    def plain(
+        self, values: Sequence[bytes | None], parts: Iterable[Fields] = ()
+    ) -> tuple[list[Fields], list[Target]] | None:
+        """Return fields and targets of many values; None if they must be decoded one by one.
+
+        ``parts`` are fields of each record that are no part of its value.
+        """
         if not self._plain:
             return None
         try:
@@ -700,6 +771,8 @@ class Decoder:
                 events = list(map(self._flattened, events))
             except (TypeError, ValueError, RecursionError):
                 return None
+        for fields, more in zip(events, parts, strict=False):
+            fields.update(more)
         name = self.format.target
         targets = [None if name is None else fields.pop(name, None) for fields in events]
         if self.form != "csv":

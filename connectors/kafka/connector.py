@@ -101,6 +101,9 @@ class KafkaConnector(Connector):
             yield "kafka.producer: confluent-kafka is installed"
         topics = {f"{key}.topic": section.place for key, section in sections.items()}
         try:
+            if settings.registry is not None and settings.parser is not None:
+                settings.registry.client.get("subjects")
+                yield f"registry.url: {settings.registry.url} answers"
             client_options = options(settings.kafka)
             require_permissions(client_options, permissions(settings, model))
             yield "permissions: the broker denies nothing that a run needs"

@@ -226,7 +226,7 @@ class TopicLog(Log):
             self.done += 1
             place = f"{partition}, offset {raw.offset}"
             try:
-                event = self._decode(raw.value or b"")
+                event = self._decode.of_record(raw)
             except ValueError as error:
                 self.broken.note(place, str(error))
                 continue
@@ -320,7 +320,7 @@ class TopicShard:
         if raw.value is None and self.settings.events.tombstones == "skip":
             return None
         try:
-            event = decode(raw.value or b"")
+            event = decode.of_record(raw)
         except ValueError as error:
             if self.settings.dead_letters is not None:
                 return None

@@ -154,7 +154,7 @@ class LateLabels:
         ValueError
             If the record is no label, or may not be learned; the sentence says why.
         """
-        record = self.decoder(raw.value or b"")
+        record = self.decoder.of_record(raw)
         key = _key(record, raw)
         if record.target is None:
             raise ValueError(f"it has no label: the field {self.decoder.format.target!r} is missing")

@@ -44,9 +44,10 @@ from connectors.operators.outputs import (
     losses_of_each,
     without_unknown,
 )
+from connectors.operators.repeats import RecentKeys
 from connectors.operators.stream_watch import StreamWatch, Watcher, warn_of_changes
 from connectors.settings.tables import Settings
-from connectors.state.checkpoint import REFUSED, WAITING, WATCH, restored
+from connectors.state.checkpoint import RECENT, REFUSED, WAITING, WATCH, restored
 from streamk.encoding.fields import name_of
 from streamk.encoding.rows import RowError
 from streamk.evaluation.metric import decide
@@ -364,6 +365,8 @@ class SingleLearning:
         self._challengers = Challengers(settings.challengers, settings.learner.task, telemetry, place)
         if self._late is not None and self._challengers:
             self._late.others = self._challengers
+        repeats = settings.events.repeats
+        self._recent = RecentKeys(repeats, lambda raw: self._decode.key_of(raw)) if repeats else None
         self._use(settings.learner.build())
 
     def _use(self, learner: Model) -> None:
@@ -386,14 +389,16 @@ class SingleLearning:
     def snapshot(self) -> Mapping[str, bytes]:
         """Return the model, and how many events in a row were refused last, or had no input, if any."""
         late = {} if self._late is None else {WAITING: self._late.to_bytes()}
-        return {MODEL: self.learner.to_bytes(), **self._challengers.snapshot(), **late, **self._counts()}
+        model = {MODEL: self.learner.to_bytes(), **self._challengers.snapshot()}
+        return {**model, **late, **self._counts()}
 
     def _counts(self) -> Mapping[str, bytes]:
+        recent = {} if self._recent is None else {RECENT: self._recent.to_bytes()}
         if not self._alone:
-            return {}
+            return recent
         counts = self._limit.row, self._limit.inputless
         refused = {REFUSED: " ".join(map(str, counts)).encode()} if any(counts) else {}
-        return {WATCH: self._stream_watch.to_bytes(), **refused}
+        return {WATCH: self._stream_watch.to_bytes(), **refused, **recent}
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
         """Continue with a model.
@@ -410,6 +415,8 @@ class SingleLearning:
         self._restore_counts(parts)
 
     def _restore_counts(self, parts: Mapping[str, bytes]) -> None:
+        if self._recent is not None:
+            self._recent.restore(parts.get(RECENT))
         self._stream_watch.restore(parts.get(WATCH))
         row, inputless, *_ = *map(int, parts.get(REFUSED, b"0").split()), 0
         self._limit.row = max(self._limit.row, row)
@@ -421,6 +428,11 @@ class SingleLearning:
         Records of a partition of labels are the targets of events before. Without dead letters, the first
         record that is refused ends the run.
         """
+        if self._recent is not None and self._events_of(partition) is None:
+            return self._recent.process(partition, records, lambda part: self._process(partition, part))
+        return self._process(partition, records)
+
+    def _process(self, partition: str, records: Sequence[Raw]) -> Processed:
         live = [raw for raw in records if raw.value is not None] if self._skips else records
         if self._late is not None and self._events_of(partition) is not None:
             return self._learn_labels(self._late, partition, live, len(records) - len(live))
@@ -433,7 +445,7 @@ class SingleLearning:
         if changed is not self._changed:
             self._changed = changed
             warned = self._telemetry.warned
-            warn_of_changes(changed, partition, records, self._decode, warned, self._telemetry)
+            warn_of_changes(changed, partition, records, self._decode.of_record, warned, self._telemetry)
         return processed
 
     def _process_each(self, partition: str, records: Sequence[Raw], live: Sequence[Raw]) -> Processed:
@@ -529,7 +541,7 @@ class SingleLearning:
         """Learn records together; None, and nothing is learned, if one is unusual or has something new."""
         if not self.learner.events:
             return None
-        decoded = self._decode.plain([raw.value for raw in records])
+        decoded = self._decode.plain_records(records)
         if decoded is None or (self._late is not None and None in decoded[1]):
             return None
         xs, ys = decoded
@@ -576,13 +588,14 @@ class SingleLearning:
         bad: list[Outcome] = []
         for raw in records:
             try:
-                event = self._decode(raw.value or b"")
+                event = self._decode.of_record(raw)
                 new = self._learns and self._vocabulary.is_new(event)
             except ValueError as error:
                 cause, reason = _CAUSES.get(type(error), UNDECODABLE), str(error)
                 if cause == NO_INPUT:
                     decode = self._decode
-                    reason = f"{reason}: {why_no_input(decode.format, decode.raw(raw.value or b''))}"
+                    fields = decode.raw(raw.value or b"") | decode.parts(raw)
+                    reason = f"{reason}: {why_no_input(decode.format, fields)}"
                 bad.append(Outcome(raw, None, None, reason[:_LONGEST], cause))
                 if not self._lenient:
                     break

@@ -379,7 +379,7 @@ def warn_of_changes(
     changed: Sequence[tuple[str, bool]],
     partition: str,
     records: Sequence[Raw],
-    decode: Callable[[bytes], Event],
+    decode: Callable[[Raw], Event],
     warned: set[str],
     watcher: Watcher,
 ) -> None:
@@ -416,9 +416,9 @@ def warn_of_changes(
                 break
 
 
-def _value(raw: Raw, name: str, decode: Callable[[bytes], Event]) -> object:
+def _value(raw: Raw, name: str, decode: Callable[[Raw], Event]) -> object:
     try:
-        fields = decode(raw.value or b"").fields
+        fields = decode(raw).fields
     except ValueError:
         return None
     return next((value for field, value in fields.items() if name_of(field) == name), None)

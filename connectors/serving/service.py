@@ -172,13 +172,17 @@ def requested(settings: Settings) -> Settings:
             "source": TopicSourceSection(kind="topic", topic="events", group="requests"),
             "labels": LabelTopic(kind="topic", topic="labels", wait=wait),
             "events": events.model_copy(
-                update={"format": "json", "key": None, "time": None, "ignore": ignored, "columns": None}
+                update={
+                    "format": "json", "key": None, "time": None, "ignore": ignored, "columns": None,
+                    "record": {}, "repeats": 0,
+                }
             ),
+            "registry": None,
             "predictions": PredictionTopic(kind="topic", topic="predictions", **top),
             "dead_letters": TopicSinkSection(kind="topic", topic="refused"),
             "snapshots": None,
         }
-    )
+    )  # fmt: skip
 
 
 class LearningService(Service):

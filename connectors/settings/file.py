@@ -32,6 +32,7 @@ from connectors.settings.tables import (
     Events,
     LearnerSection,
     LogSection,
+    Registry,
     Schema,
     Settings,
     SnapshotSection,
@@ -120,6 +121,7 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
     "labels": tables("labels"),
     "events": (Events,),
     "schema": (Schema,),
+    "registry": (Registry,),
     "learner": (LearnerSection,),
     "challengers": (ChallengerSection,),
     "predictions": tables("predictions"),
@@ -131,7 +133,7 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
     "log": (LogSection,),
     "kafka": (Kafka,),
 }
-_OPTIONAL = ("labels", "challengers", "predictions", "dead_letters", "snapshots")
+_OPTIONAL = ("labels", "registry", "challengers", "predictions", "dead_letters", "snapshots")
 _MOVED = {("telemetry", "log"): ("log", "form")}  # keys that the next release refuses, and their new names
 _NEAR_VARIABLE = 0.8  # similarity of names of variables from which one is suggested
 
@@ -334,6 +336,7 @@ def example() -> str:
         "# STREAMK_KAFKA__PASSWORD for kafka.password. Those behind a # have the value shown, or none.",
     ]
     examples = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
+    examples["url"] = "http://localhost:8081"
     examples["group"] = f"streamk-{examples['topic']}-{examples['target']}"
     for name, members in _SECTIONS.items():
         section = members[0]
@@ -346,7 +349,7 @@ def example() -> str:
             if key == "kind":
                 lines.append(f"{mark}{_kinds(members)}")
             elif info.is_required():
-                suggested = examples[key] if needed else name.replace("_", "-")
+                suggested = examples[key] if needed or key == "url" else name.replace("_", "-")
                 lines.append(f"{mark}{key} = {json.dumps(suggested)}{about}")
             else:
                 lines.append(f"# {key} = {_toml(info.get_default())}{about}")

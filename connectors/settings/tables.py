@@ -6,10 +6,18 @@ Unknown keys are refused, and secrets are never shown.
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from connectors.contract.errors import USAGE, Failure
 from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, SNAPSHOTS
@@ -22,10 +30,12 @@ from connectors.contract.sections import (
     SourceSection,
     split_names,
 )
-from connectors.events.decoding import Decoder, EventFormat
+from connectors.events.decoding import Decoder, EventFormat, Parse
 from connectors.events.learners import DEFAULT, LEARNERS, Model, build
 from connectors.events.model_files import Stored, with_stored
+from connectors.events.schema import DATETIME
 from connectors.events.values import MISSING
+from connectors.formats.schema_registry import SchemaRegistry
 from connectors.kafka.sections import Kafka, TopicSinkSection
 from connectors.settings.registry import AnyLabels, AnyPredictions, AnySink, AnySource
 from streamk.arrays import Json
@@ -36,7 +46,9 @@ MOST_CHALLENGERS = 8
 class Events(Section):
     """How records become events."""
 
-    format: Literal["json", "csv", "msgpack"] = Field("json", description="json, csv or msgpack")
+    format: Literal["json", "csv", "msgpack", "avro"] = Field(
+        "json", description="json, csv, msgpack, or avro by the schemas of [registry]"
+    )
     columns: list[str] | None = Field(
         None, description="names of the values of a CSV line; a log on disk names them in its first line"
     )
@@ -55,6 +67,15 @@ class Events(Section):
     tombstones: Literal["dead", "skip"] = Field(
         "dead", description="what to do with records without a value: dead (letters) or skip"
     )
+    record: dict[str, str] = Field(
+        {}, description='fields made of the record: names, and key, time or headers.NAME, as {shop = "key"}'
+    )
+    repeats: int = Field(
+        0,
+        ge=0,
+        le=10**6,
+        description="keys of so many events of a partition are known, and another event of one is skipped",
+    )
 
     @field_validator("features", mode="wrap")
     @classmethod
@@ -65,6 +86,29 @@ class Events(Section):
             raise ValueError("must be a list of fields, or a table of names and fields") from None
 
     _lists = field_validator("columns", "ignore", mode="before")(split_names)
+
+    @field_validator("record", mode="after")
+    @classmethod
+    def _parts(cls, record: dict[str, str]) -> dict[str, str]:
+        for name, part in record.items():
+            if part not in ("key", "time") and not (part.startswith("headers.") and part[8:]):
+                raise ValueError(f"{name} is {part!r}; a field is made of key, time or headers.NAME")
+        return record
+
+
+class Registry(Section):
+    """Schemas of records that begin with the number of one; of format json or avro."""
+
+    url: str = Field(pattern="^https?://[^/@]+(/|$)", description="its address, as http://localhost:8081")
+    username: str | None = Field(None, description="of basic authentication")
+    password: SecretStr | None = Field(None, description="better in STREAMK_REGISTRY__PASSWORD")
+    ca: FilePath | None = Field(None, description="authority that signed its certificate (PEM)")
+
+    @property
+    def client(self) -> SchemaRegistry:
+        """What requests schemas."""
+        password = "" if self.password is None else self.password.get_secret_value()
+        return SchemaRegistry(self.url, self.username or "", password, self.ca)
 
 
 class Schema(Section):
@@ -158,6 +202,8 @@ class Checkpoints(Section):
     events: int = Field(100_000, ge=1, description="so many events after the last one")
     seconds: float = Field(60.0, gt=0.0, description="or so many seconds")
     keep: int = Field(3, ge=2, description="how many stay")
+    hours: int = Field(0, ge=0, le=10**4, description="and the last of each of so many hours")
+    days: int = Field(0, ge=0, le=10**4, description="and the last of each of so many days")
 
 
 class SnapshotSection(Section):
@@ -202,6 +248,7 @@ class Settings(Section):
     labels: AnyLabels | None = None
     events: Events
     schema_: Schema = Field(Schema(), alias="schema")
+    registry: Registry | None = None
     learner: LearnerSection = LearnerSection()
     challengers: tuple[ChallengerSection, ...] = ()
     predictions: AnyPredictions | None = None
@@ -216,7 +263,9 @@ class Settings(Section):
     def format(self) -> EventFormat:
         """Which field of an event is what, and how values are read."""
         events, schema = dict(self.events), dict(self.schema_)
-        del events["tombstones"], events["format"]
+        del events["tombstones"], events["format"], events["repeats"]
+        times = {name: f"{DATETIME}:epoch-ms" for name, part in self.events.record.items() if part == "time"}
+        schema["types"] = times | self.schema_.types
         events["ignore"], schema["missing"] = tuple(self.events.ignore), tuple(self.schema_.missing)
         labelled = self.learner.learns and self.labels is None  # else a log of CSV needs no target
         return EventFormat(**events, **schema, numbers=self.learner.task == "regression", labelled=labelled)
@@ -237,9 +286,14 @@ class Settings(Section):
 
     def _decoder(self, format: EventFormat, table: str) -> Decoder:
         try:
-            return format.decoder(self.events.format)
+            return format.decoder(self.events.format, parse=self.parser)
         except ValueError as error:
             raise Failure(USAGE, f"{table}: {error}") from None
+
+    @property
+    def parser(self) -> Parse | None:
+        """What reads the bytes of records, where schemas are in a registry."""
+        return None if self.registry is None else _parser(self.registry.client, self.events.format)
 
     @property
     def label_format(self) -> EventFormat:
@@ -249,7 +303,7 @@ class Settings(Section):
             raise ValueError("the settings have no [labels]")
         return replace(
             format, target=labels.target or format.target, key=labels.key or format.key, time=labels.time,
-            weight=None, features=(), ignore=(), columns=labels.columns, labelled=True,
+            weight=None, features=(), ignore=(), columns=labels.columns, labelled=True, record={},
         )  # fmt: skip
 
     def require_targets(self) -> None:
@@ -299,6 +353,7 @@ class Settings(Section):
         predictions = self.predictions
         if predictions is not None and predictions.record_headers and not source.has_record_headers:
             raise ValueError("predictions.headers is for topics; events of a log on disk have no headers")
+        self._require_records()
         if self.snapshots is not None:
             self._require_partitions()
         if self.labels is not None:
@@ -318,6 +373,19 @@ class Settings(Section):
                 raise ValueError(f"{name} and {places[place]} are the same {place[0]}, {place[1]}")
             places[place] = name
         return self
+
+    def _require_records(self) -> None:
+        """Refuse parts of records that the source does not have, and a registry that is not used."""
+        if (self.events.record or self.registry is not None) and not self.source.has_record_headers:
+            raise ValueError("events.record and [registry] are for topics, and this source is none")
+        if self.events.repeats and not (self.source.has_record_headers or self.events.key):
+            raise ValueError("events.repeats needs events.key, since records of this source have no key")
+        if self.events.format == "avro" and self.registry is None:
+            raise ValueError("events.format = avro needs [registry], with the url of the schemas")
+        if self.registry is not None and self.events.format not in ("json", "avro"):
+            raise ValueError(
+                f"[registry] goes with events.format = json or avro, and it is {self.events.format}"
+            )
 
     def _require_challengers(self) -> None:
         """Refuse challengers that cannot learn the events of the model."""
@@ -377,6 +445,11 @@ class Settings(Section):
                 "learner.parameters.seed = none does not go with snapshots, since models whose seeds differ "
                 "cannot be merged; give a number, or leave it out, which is 0"
             )
+
+
+@cache
+def _parser(registry: SchemaRegistry, form: str) -> Parse:
+    return registry.parser(form)
 
 
 def read_as_stored(settings: Settings, stored: Stored | None) -> Settings:

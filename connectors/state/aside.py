@@ -131,8 +131,9 @@ class AsideStore:
         self._begin()
         self._checkpoint += 1
         if self._file is not None and self._file.in_transaction:
-            there = max(self._store.keep, len(self._store.paths()))
-            self._run("DELETE FROM waiting WHERE gone <= ?", self._checkpoint - there)
+            paths = self._store.paths()[:1]
+            oldest = min([self._checkpoint - self._store.keep, *(int(each.stem) for each in paths)])
+            self._run("DELETE FROM waiting WHERE gone <= ?", oldest)
             self._run("COMMIT")
         return self._checkpoint, self._count
 

@@ -31,6 +31,7 @@ REFUSED = "refused in a row"  # the part from which a restart counts on
 CHALLENGER = "challenger "  # with its name, the part with the model of a challenger; with COMPARED also,
 COMPARED = " compared"  # that with its comparison with the model
 WATCH = "watch"  # the part with what is known of the stream
+RECENT = "recent keys"  # the part with the keys of the last events
 WAITING = "waiting"  # the part with what waits for labels, and labels that wait
 _VERSION = 2
 L = TypeVar("L", bound=Learner)
@@ -49,7 +50,8 @@ class Progress:
     identity
         Of the topic; empty if it has none.
     learned, predicted, refused, skipped
-        Events learned; events without a target, which were predicted only; dead letters; tombstones.
+        Events learned; events without a target, which were predicted only; dead letters; tombstones and
+        repeated events.
     """
 
     position: int
@@ -193,7 +195,7 @@ def restored(parts: Mapping[str, bytes], wanted: L) -> L:
     ValueError
         If it is not of the class and the parameters of the one that is wanted.
     """
-    models = {name for name in parts if not name.startswith(CHALLENGER)} - {REFUSED, WAITING, WATCH}
+    models = {name for name in parts if not name.startswith(CHALLENGER)} - {RECENT, REFUSED, WAITING, WATCH}
     if models != {MODEL}:
         raise ValueError(f"holds {', '.join(sorted(parts)) or 'nothing'}, and a model is needed")
     try:

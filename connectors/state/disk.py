@@ -40,6 +40,8 @@ class CheckpointStore:
     keep
         How many checkpoints stay, at least two: the newest might be damaged, or not be granted
         (:mod:`connectors.state.positions`).
+    hours, days
+        How many stay beyond those: the last of each of so many hours, and of so many days (of UTC).
 
     Raises
     ------
@@ -47,8 +49,8 @@ class CheckpointStore:
         If the directory cannot be made or written.
     """
 
-    def __init__(self, directory: Path, keep: int = 3) -> None:
-        self.directory, self.keep = directory, max(keep, 2)
+    def __init__(self, directory: Path, keep: int = 3, hours: int = 0, days: int = 0) -> None:
+        self.directory, self.keep, self.hours, self.days = directory, max(keep, 2), hours, days
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[CheckpointStore]:
@@ -152,10 +154,14 @@ class CheckpointStore:
 
     def prune(self) -> None:
         """Remove the checkpoints beyond those to keep, and what was set aside before them."""
-        kept = self.paths()[-self.keep :]
+        paths = self.paths()
+        recent, kept = paths[-self.keep :], set[Path]()
         with self._explained("removed"):
-            for path in self._all() if kept else []:
-                if path.name.split(".")[0] < kept[0].name.split(".")[0]:
+            for seconds, count in ((3600, self.hours), (86_400, self.days)):
+                last = {path.stat().st_mtime // seconds: path for path in paths} if count else {}
+                kept.update([*last.values()][-count:])
+            for path in self._all() if recent else []:
+                if path.name.split(".")[0] < recent[0].name.split(".")[0] and path not in kept:
                     path.unlink()
 
     @contextlib.contextmanager

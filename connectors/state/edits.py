@@ -26,6 +26,7 @@ from connectors.state.aside import waiting_on_disk
 from connectors.state.checkpoint import (
     CHALLENGER,
     COMPARED,
+    RECENT,
     REFUSED,
     WAITING,
     Adoption,
@@ -161,10 +162,11 @@ def _reset_checkpoint(
 
 
 def _reset_progress(row: ResetRow, checkpoint: Checkpoint, positions: Positions) -> None:
-    """Set how far a checkpoint has read a partition; no event waits for its label from then on."""
+    """Set how far a checkpoint has read a partition; no event waits, or counts as repeated, from then on."""
     progress = checkpoint.partitions.setdefault(row.partition, Progress(row.position))
     progress.position, progress.identity = row.position, positions.identity(row.partition)[0]
     checkpoint.parts.pop(WAITING, None)
+    checkpoint.parts.pop(RECENT, None)
 
 
 def _reset_commit(row: ResetRow, positions: Positions, owner: str | None) -> Committed:

@@ -45,6 +45,8 @@ def training_of(settings: Settings) -> Training:
     if isinstance(features, list):
         features = {name: name for name in features}
     training: Training = {f"events.{key}": value for key, value in events if key in _EVENTS}
+    if events.record:
+        training["events.record"] = events.record
     if (labels := settings.labels) is not None:
         training |= {f"labels.{key}": value for key, value in labels if key in _LABELS}
     training |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}

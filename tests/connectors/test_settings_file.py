@@ -40,10 +40,12 @@ def test_the_example_shows_the_defaults(tmp_path):
     assert found.dead_letters == TopicSinkSection(kind="topic", topic="dead-letters")
     assert found.snapshots == settings.SnapshotSection(topic="snapshots")
     assert found.labels == LabelTopic(kind="topic", topic="labels")
+    assert found.registry == settings.Registry(url="http://localhost:8081")
     assert found.challengers == (settings.ChallengerSection(name="challengers"),)
     without = {
         "labels": None,
         "challengers": (),
+        "registry": None,
         "predictions": None,
         "dead_letters": None,
         "snapshots": None,

@@ -34,6 +34,30 @@ def test_how_many_stay(tmp_path, keep, left):
     assert store.paths() == paths[-left:]
 
 
+@pytest.mark.parametrize(
+    ("hours", "days", "left"),
+    [
+        (0, 0, [9, 10]),
+        (2, 0, [8, 9, 10]),
+        (4, 0, [4, 6, 8, 9, 10]),
+        (0, 2, [6, 9, 10]),
+        (3, 9, [1, 3, 6, 8, 9, 10]),
+        (99, 99, [1, 3, 4, 6, 8, 9, 10]),
+    ],
+)
+def test_hours_and_days_stay(tmp_path, hours, days, left):
+    store = CheckpointStore(tmp_path, 2, hours, days)
+    day, hour = 86_400, 3600
+    # one on the first day, two on the second, three of two hours on the third, four of two on the fourth
+    times = [5, day + 5, day + 9, 2 * day + 5, 2 * day + hour, 2 * day + hour + 5]
+    times += [3 * day + 5, 3 * day + 9, 3 * day + hour, 3 * day + hour + 9]
+    for path, moment in zip(fill(store, 10), times, strict=True):
+        os.utime(path, (moment, moment))
+    for _ in range(2):
+        store.prune()
+        assert [int(path.stem) for path in store.paths()] == left
+
+
 def test_what_was_set_aside_goes_when_it_is_older_than_all(tmp_path):
     store = CheckpointStore(tmp_path, 2)
     paths = fill(store, 3)

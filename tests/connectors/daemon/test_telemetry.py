@@ -279,7 +279,9 @@ def test_events_are_counted_once_after_any_story(count, sinks):
         live(world, choices).finish()
         events, found = distinct(world), counted(world.members["a"])
         refused = sum(k % 7 == 3 for _, k in events)
-        assert found == {"learned": len(events) - refused, "refused": refused, "predicted": 0, "skipped": 0}
+        assert found == {
+            "learned": len(events) - refused, "refused": refused, "predicted": 0, "skipped": 0, "repeated": 0
+        }  # fmt: skip
         assert sorted(scored["a"]) == events
         telemetry = world.members["a"].telemetry
         assert telemetry._losses.total == len(events)
