@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import streamk
 from connectors.contract.errors import REFUSED_EVENTS, Failure
-from connectors.contract.records import MOST, Assigned, LabelReader, Polled, Raw, RawBatch, Source
+from connectors.contract.records import MOST, Assigned, LabelReader, Polled, Raw, RawBatch, Source, Tally
 from connectors.daemon.label_source import Clock, LabelledSource
 from connectors.daemon.telemetry import Telemetry
 from connectors.events import joining
@@ -315,9 +315,9 @@ def test_every_label_has_a_fate():
     assert "the label is 'text' (str), and labels before are of another type" in reasons[1]
     assert reasons[3:5] == ["its key is missing", "it has no label: the field 'y' is missing"]
     assert reasons[6] == "its time: 'later' is no time: neither ISO 8601 nor a number"
-    assert done.tally == (1, 0, 7, 0)
+    assert done.tally == Tally(1, 0, 7, 0)
     assert (operator.learner.events, list(operator.learner.waiting)) == (1, ["1", "2", "3", "4", "5"])
-    assert processed(operator, "events", [{**x, "id": 9, "at": 50.0}]).tally == (1, 0, 0, 0)
+    assert processed(operator, "events", [{**x, "id": 9, "at": 50.0}]).tally == Tally(1, 0, 0, 0)
     assert processed(operator, "labels", [{"id": 77, "at": 60.0, "y": True}]).fates == {}
     done = processed(operator, "events", [{**x, "id": 10, "at": 104.5}])
     assert done.fates == {"expired": 4}
@@ -400,7 +400,7 @@ def test_without_dead_letters_a_refused_label_ends_the_run():
 def test_events_with_their_target_are_learned_at_once():
     operator = operator_of(settings())
     rows = [{"a": float(k), "id": k, "at": k, **({"y": k % 4 == 0} if k % 2 == 0 else {})} for k in range(8)]
-    assert processed(operator, "events", rows).tally == (4, 4, 0, 0)
+    assert processed(operator, "events", rows).tally == Tally(4, 4, 0, 0)
     assert list(operator.learner.waiting) == ["1", "3", "5", "7"]
 
 
@@ -409,7 +409,7 @@ def test_limits_count_labels_and_names():
     chosen = chosen.model_copy(update={"limits": chosen.limits.model_copy(update={"labels": 2, "names": 3})})
     operator = operator_of(chosen)
     rows = [{f"n{k}": 1.0, "a": 1.0, "id": k, "at": k} for k in range(5)]
-    assert processed(operator, "events", rows).tally == (0, 5, 0, 0)  # no name is learned yet
+    assert processed(operator, "events", rows).tally == Tally(0, 5, 0, 0)  # no name is learned yet
     labels = [{"id": k, "at": 9, "y": f"label {k}"} for k in range(4)]
     done = processed(operator, "labels", labels)
     assert done.causes == {"limits": 2}
@@ -773,10 +773,10 @@ def test_events_whose_records_have_keys_wait_also_in_batches():
     labelled = [Raw(k, json.dumps(row).encode(), b"k%d" % k, k) for k, row in enumerate(rows)]
     assert operator.process("in-0", labelled).tally.learned == 20
     bare = [Raw(20 + k, b'{"a": %d.0}' % k, b"w%d" % k, 20 + k) for k in range(20)]
-    assert operator.process("in-0", bare).tally == (0, 20, 0, 0)
+    assert operator.process("in-0", bare).tally == Tally(0, 20, 0, 0)
     assert list(operator.learner.waiting) == [f"w{k}" for k in range(20)]
     mixed = [labelled[0]._replace(offset=40), bare[0]._replace(offset=41, key=b"x")]
-    assert operator.process("in-0", mixed).tally == (1, 1, 0, 0)
+    assert operator.process("in-0", mixed).tally == Tally(1, 1, 0, 0)
     assert "x" in operator.learner.waiting
     labels = [Raw(k, b'{"y": true}', b"w%d" % k, 50) for k in range(20)]
     assert operator.process("labels-0", labels).tally.learned == 20

@@ -92,7 +92,7 @@ def test_causes_of_refusals():
     values = [{"a": 1, "y": "u"}, {"a": 2, "y": "v"}, {"a": 3, "y": "w"}, {"a": 1, "y": 3}]
     bodies = [b"bad", b"[1]", *(json.dumps(value).encode() for value in values), b'{"a": 1, "y": "u"}']
     processed = operator.process("p-0", [Raw(i, body) for i, body in enumerate(bodies)])
-    assert processed.tally == (3, 0, 4, 0)
+    assert processed.tally == Tally(3, 0, 4, 0)
     assert processed.causes == {"undecodable": 2, "limits": 1, "learner": 1}
 
 
@@ -213,8 +213,8 @@ def test_no_records():
 def test_tally():
     raws = records(["labelled", "unlabelled", "malformed", "array"], True)
     _, operator = made("numbers")
-    assert tally(operator.outcomes(raws), 0) == (1, 1, 2, 0)
-    assert tally([Outcome(raws[0], None, None, "so")], 3) == (0, 0, 1, 3)
+    assert tally(operator.outcomes(raws), 0) == Tally(1, 1, 2, 0)
+    assert tally([Outcome(raws[0], None, None, "so")], 3) == Tally(0, 0, 1, 3)
 
 
 @pytest.mark.parametrize("field", ["w", "y"])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.contract.errors import REFUSED_EVENTS, Failure
-from connectors.contract.records import Raw
+from connectors.contract.records import Raw, Tally
 from connectors.operators.learning import RefusalLimit
 from connectors.operators.outputs import Outcome
 from connectors.settings import tables as settings
@@ -314,10 +314,10 @@ def test_tombstones(lenient):
     _, skipping = made("numbers", lenient, events={"target": "y", "tombstones": "skip"})
     done = skipping.process("p-0", sent)
     if lenient:
-        assert (done.tally, done.done) == ((2, 0, 1, 2), 5)
+        assert (done.tally, done.done) == (Tally(2, 0, 1, 2), 5)
         _, dead = made("numbers", True)
-        assert dead.process("p-0", sent).tally == (2, 0, 3, 0)
+        assert dead.process("p-0", sent).tally == Tally(2, 0, 3, 0)
     else:
         # the record that ends the run is the empty one, and the tombstone before it is done
-        assert (done.tally, done.done) == ((1, 0, 0, 1), 2)
+        assert (done.tally, done.done) == (Tally(1, 0, 0, 1), 2)
         assert "p-0, offset 2: " in str(done.failure)
