@@ -80,7 +80,7 @@ class LogShard:
     Parameters
     ----------
     path
-        CSV, JSON lines, MessagePack or Parquet; plain, gzip or zstd.
+        CSV, JSON lines, MessagePack or Parquet; plain or compressed.
     format, task
         Which field is what, with the types of all fields, and ``"classification"`` or ``"regression"``.
     block
@@ -133,7 +133,7 @@ class LogShard:
             If the file cannot be read.
         """
         with closing(OpenFile(self.path)) as file:
-            file.look(encoding=self.format.encoding)
+            file.look(format=self.format)
             records = records_of(file, self.format)
             reading = self._begun(records, position)
             stop = None if self.block is None else self.block[1]
@@ -285,7 +285,7 @@ def shards_of(
     for path, size in zip(paths, sizes, strict=True):
         share = max(1, round(count * size / max(sum(sizes), 1))) if by == "blocks" else 1
         with closing(OpenFile(path)) as file:
-            file.look(encoding=format.encoding)
+            file.look(format=format)
             if not file.form:
                 continue
             file_format = replace(format, encoding=file.encoding)
@@ -314,7 +314,7 @@ def blocks(path: str, count: int, format: EventFormat) -> list[Block | None]:
     compressed file, or one of MessagePack, is one block, None.
     """
     with closing(OpenFile(path)) as file:
-        file.look(encoding=format.encoding)
+        file.look(format=format)
         return _blocks(path, file, records_of(file, format), count)
 
 

@@ -182,7 +182,7 @@ def _by_number(name: str) -> tuple[list[str | int], str]:
 class ReplayLog(Log):
     r"""A log to be read in order, batch by batch.
 
-    Each file is CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by its first bytes. The
+    Each file is CSV, JSON lines, MessagePack or Parquet, plain or compressed, by its first bytes. The
     types of fields are inferred from the first records of the first file that has any. Records that cannot
     be decoded are skipped and counted, and so are those without a target.
 
@@ -321,7 +321,7 @@ class ReplayLog(Log):
                 return
             file = self._file = OpenFile(path)
             try:
-                file.look(self._form, self.format.encoding)
+                file.look(self._form, self.format)
                 if file.form:
                     yield from self._records(file, done)
                     there = True
@@ -346,7 +346,8 @@ class ReplayLog(Log):
             source.use(self.format)
             notes += [*noted(self.columns, self.format), *self.columns.notes]
         if isinstance(source, Lines) and file.form == "csv":
-            notes.insert(0, f"read as {source.dialect}")
+            if file.delimiter is None:
+                notes.insert(0, f"read as {source.dialect}")
             self._before = source.dialect.decimal
             self.dialect = self.dialect or source.dialect
             if self.format.dialect is not None and source.dialect != tuple(self.format.dialect):
@@ -355,6 +356,7 @@ class ReplayLog(Log):
             notes += self._compared(self.learned, source, file)
         if file.encoding != "utf-8":
             notes.append(f"{file.name} is {file.encoding}")
+        notes = [*file.notes, *notes]
         for batch in source.batches():
             batch.name, batch.form, batch.notes, notes = file.name, file.form, notes + source.notes, []
             source.notes = []
