@@ -16,8 +16,9 @@ from connectors.events.batches import RecordBatch, before_misfit
 from connectors.events.decoding import EventFormat, Location, Misfits, Record
 from connectors.events.targets import InferredLabels, interpret
 from connectors.events.values import Fields
+from connectors.formats.addresses import local
 from connectors.formats.lines import Lines
-from connectors.formats.open_file import OpenFile
+from connectors.formats.open_file import OpenFile, size_of
 from connectors.formats.parquet import ParquetRecords
 from connectors.formats.records import Records, records_of
 from streamk.distributed import Chunk
@@ -128,7 +129,7 @@ class LogShard:
         Raises
         ------
         ValueError
-            If the compressed data is cut short; with ``strict``, if a record cannot be decoded.
+            If the data is cut short; with ``strict``, if a record cannot be decoded.
         OSError
             If the file cannot be read.
         """
@@ -219,7 +220,7 @@ class LogShard:
 
     def done(self, position: Position) -> float:
         """Return which part of the bytes is before a position, from 0 to 1; a guess if it is compressed."""
-        start, stop = (0, Path(self.path).stat().st_size) if self.block is None else self.block[:2]
+        start, stop = (0, size_of(self.path)) if self.block is None else self.block[:2]
         done: float = (position[0] - start) / max(stop - start, 1)
         return min(max(done, 0.0), 1.0)
 
@@ -279,7 +280,7 @@ def shards_of(
         raise ValueError(f"--by {by}: use {' or '.join(BY)}")
     if by == "hash" and len(paths) > 1:
         raise ValueError("--by hash is for one log; use --by blocks")
-    sizes = [Path(path).stat().st_size for path in paths]
+    sizes = list(map(size_of, paths))
     shards: list[LogShard] = []
     before: str | None = None
     for path, size in zip(paths, sizes, strict=True):
@@ -325,9 +326,9 @@ def _blocks(path: str, file: OpenFile, records: Records, count: int) -> list[Blo
         return [(a, b, a) for a, b in pairwise(ends) if a < b]
     if not isinstance(records, Lines) or file.compressed:
         return [None]
-    size, begins, line = Path(path).stat().st_size, records.begins, records.line
+    size, begins, line = file.size, records.begins, records.line
     wanted = [begins + (size - begins) * k // count for k in range(1, count)]
-    with Path(path).open("rb") as raw:
+    with Path(local(path)).open("rb") as raw:
         if records.form == "csv" and _has_quotes(raw, begins):
             borders = _record_ends(records, wanted)
         else:

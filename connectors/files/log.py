@@ -22,6 +22,7 @@ from connectors.events.names import near_file
 from connectors.events.schema import LOOK, ColumnProfiles
 from connectors.events.targets import sentence_about
 from connectors.events.values import Fields, kind_of
+from connectors.formats.addresses import expanded, is_address, local, shown
 from connectors.formats.dialect import Dialect
 from connectors.formats.lines import Lines
 from connectors.formats.open_file import OpenFile, is_pipe, size_of
@@ -148,7 +149,12 @@ def files_of(patterns: Sequence[str]) -> list[str]:
     """
     files: dict[str, None] = {}
     for pattern in patterns:
-        if not Path(pattern).exists() and glob.has_magic(pattern):
+        if is_address(pattern):
+            several = sorted(expanded(pattern), key=_by_number) if "*" in pattern else [pattern]
+            if not several:
+                raise ValueError(f"{shown(pattern)}: there is no such file")
+            files |= dict.fromkeys(several)
+        elif not Path(pattern).exists() and glob.has_magic(pattern):
             matches = glob.glob(pattern, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute ones
             paths = [path for path in matches if Path(path).is_file()]
             if not paths:
@@ -245,7 +251,7 @@ class ReplayLog(Log):
     ) -> None:
         names = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
         self.format = EventFormat(format) if isinstance(format, str) else format
-        self.name, self.target = " ".join(names), self.format.target or ""
+        self.name, self.target = " ".join(map(shown, names)), self.format.target or ""
         self.paths = names if names == ["-"] else files_of(names)
         if "-" in self.paths and len(self.paths) > 1:
             raise ValueError("standard input, -, is read alone")
@@ -442,13 +448,10 @@ class ReplayLog(Log):
         files = []
         for path in self.paths:
             if path not in self._hashes and not is_pipe(path):
-                with Path(path).open("rb") as file:
-                    self._hashes[path] = (
-                        Path(path).stat().st_size,
-                        hashlib.file_digest(file, "sha256").hexdigest(),
-                    )
+                with Path(local(path)).open("rb") as file:
+                    self._hashes[path] = size_of(path), hashlib.file_digest(file, "sha256").hexdigest()
             size, digest = self._hashes.get(path, (None, None))
-            files.append({"name": path, "bytes": size, "sha256": digest})
+            files.append({"name": shown(path), "bytes": size, "sha256": digest})
         one: object = files[0]["sha256"]
         if len(files) > 1:
             one = hashlib.sha256("".join(f"{file['sha256']}\n" for file in files).encode()).hexdigest()

@@ -314,7 +314,7 @@ class Lines:
         Raises
         ------
         DamagedError
-            If the compressed data is cut short, and no record is left before that.
+            If the data is cut short, and no record is left before that.
         """
         raws: list[Raw] = []
         while len(raws) < most:
@@ -328,7 +328,7 @@ class Lines:
                 if lines[k] > 0:
                     raws.append(Raw(base + begins[k], self._value(begins[k], ends[k])))
         if not raws and self.cut:
-            raise DamagedError(f"the compressed data is cut short or damaged ({self.cut})")
+            raise DamagedError(f"the data is cut short or damaged ({self.cut})")
         return raws
 
     # ---- batches

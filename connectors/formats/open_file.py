@@ -28,6 +28,7 @@ from typing_extensions import Buffer
 from connectors.contract.errors import Failure
 from connectors.events.decoding import EventFormat
 from connectors.events.schema import LOOK
+from connectors.formats.addresses import local, shown
 from connectors.formats.containers import OLE, SEEN, ZIP, in_zip, parts_of, refusal, require_text, sheet_of
 from connectors.formats.rewriting import (
     Rewrite,
@@ -68,7 +69,7 @@ _BZIP2 = re.compile(rb"BZh[1-9]")
 
 def cut_short(place: str, error: object) -> str:
     """Return the message for a file that ends early, everything before that having been read."""
-    return f"after {place}, the compressed data is cut short or damaged ({error}); what is before was read"
+    return f"after {place}, the data is cut short or damaged ({error}); what is before was read"
 
 
 class DamagedError(ValueError):
@@ -367,10 +368,10 @@ class OpenFile:
 
     def __init__(self, path: str, raw: BinaryIO | None = None) -> None:
         self.piped = raw is None and is_pipe(path)
-        self.name = "standard input" if path == "-" else path
+        self.name = "standard input" if path == "-" else shown(path)
         self.size = size_of(path) if raw is None else 0
         self._raw = _Hashed(
-            cast(io.RawIOBase, raw) if raw else _pipe(path) if self.piped else io.FileIO(path)
+            cast(io.RawIOBase, raw) if raw else _pipe(path) if self.piped else io.FileIO(local(path))
         )
         self.head, self.begins, self.form, self.encoding = b"", 0, "", "utf-8"
         self.plain: io.BufferedIOBase = io.BytesIO()
@@ -413,9 +414,7 @@ class OpenFile:
                 self._spool()
         except DAMAGE as error:
             self.close()
-            raise DamagedError(
-                f"{self.name}: the compressed data is cut short or damaged ({error})"
-            ) from None
+            raise DamagedError(f"{self.name}: the data is cut short or damaged ({error})") from None
         except BaseException:
             self.close()
             raise
@@ -550,7 +549,7 @@ class OpenFile:
             first: bytes = self.plain.read(length)
             self.plain.seek(at)
         except DAMAGE as error:
-            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
+            raise DamagedError(f"the data is cut short or damaged ({error})") from None
         return first
 
     def seek(self, position: int) -> None:
@@ -564,7 +563,7 @@ class OpenFile:
         try:
             self.plain.seek(position)
         except DAMAGE as error:
-            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
+            raise DamagedError(f"the data is cut short or damaged ({error})") from None
         if self.plain.tell() != position:
             raise ValueError(f"it ends before byte {position}, up to which it was read")
 
@@ -589,12 +588,12 @@ class OpenFile:
 
 def is_pipe(path: str) -> bool:
     """Return whether a log can be read only once: standard input, and all that is no regular file."""
-    return path == "-" or not stat.S_ISREG(Path(path).stat().st_mode)
+    return path == "-" or not stat.S_ISREG(Path(local(path)).stat().st_mode)
 
 
 def size_of(path: str) -> int:
     """Return the bytes of a file; 0 of a pipe."""
-    return 0 if is_pipe(path) else Path(path).stat().st_size
+    return 0 if is_pipe(path) else Path(local(path)).stat().st_size
 
 
 def require_writable(path: Path, code: int, key: str) -> None:
