@@ -107,13 +107,13 @@ class FormatOptions:
             missing=MISSING if self.missing is None else tuple(self.missing),
             types=types,
             encoding=self.encoding,
-            columns=None if self.columns is None else _names_in(self.columns),
+            columns=None if self.columns is None else names_in(self.columns),
             skip=self.skip,
             comment=self.comment,
         )
 
 
-def _names_in(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
     """Return the names of columns in a line of CSV, numbered where several are one."""
     return numbered(next(csv.reader([text], skipinitialspace=True)))[0]
 

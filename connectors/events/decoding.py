@@ -230,8 +230,13 @@ class EventFormat:
         return [*roles, *self.verbatim, *self.moments]
 
     def with_types(self, types: Mapping[str, str]) -> EventFormat:
-        """Return the same with more types; those that are there stay."""
-        return replace(self, types={**types, **self.types})
+        """Return the same with more types; those that are there stay, and numbers get their unit."""
+        units = {
+            name: types[name]
+            for name, kind in self.types.items()
+            if kind == NUMBER and types.get(name, "").startswith(f"{NUMBER}:")
+        }
+        return replace(self, types={**types, **self.types, **units})
 
     def unlabelled(self) -> EventFormat:
         """Return the same for a log whose records may have no target."""

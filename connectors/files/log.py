@@ -418,10 +418,6 @@ class ReplayLog(Log):
             self.notes = [*self.notes, sentence]
         return targets[:LOOK]
 
-    def takes(self, name: str) -> bool:
-        """Return whether a field is an input."""
-        return self.format.decoder("json").takes(name)
-
     def stop(self) -> bool:
         """End the reading of a pipe with what has come; a file is read on, since that does not wait."""
         if self.paths != ["-"] and (self._file is None or not self._file.piped):

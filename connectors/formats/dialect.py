@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from connectors.events.names import suggestion
+from connectors.events.names import listed, suggestion
 from connectors.events.schema import LOOK, parse_number
 
 DELIMITERS = ",;\t|"
@@ -231,7 +231,7 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
     missing = [name for name in wanted if name not in names]
     if missing == list(wanted) and all(map(_NUMBER.fullmatch, names)):
         raise ValueError(
-            f"the first line holds only numbers ({_listed(names)}); name the {len(names)} columns with "
+            f"the first line holds only numbers ({listed(names)}); name the {len(names)} columns with "
             "--columns a,b,…"
         )
     if missing:
@@ -252,8 +252,3 @@ def seems_record(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     numbers = [_NUMBER.fullmatch(name) is not None for name in names]
     words = [k for k, name in enumerate(names) if name.strip() and not numbers[k]]
     return any(numbers) and any(len(row) > k and row[k] == names[k] for k in words for row in rows)
-
-
-def _listed(names: Sequence[str], most: int = 20) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
