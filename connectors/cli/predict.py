@@ -81,9 +81,8 @@ def predict_command(
         format = with_stored(reading.format(target), loaded.stored)
         log = ReplayLog(files, format.unlabelled(), strict=strict)
         log.learned = LearnedFields.of([loaded], format.target)
-        kept = KeptFields(files, log.format, [] if keep is None else names_in(keep))
         scorer, noted, warning = LogScorer(loaded.learner, log), 0, loaded.learner.summary().warning()
-        kept.check(scorer.header)
+        kept = KeptFields(files, log.format, [] if keep is None else names_in(keep), scorer.header)
         scorer.header = [*kept.names, *scorer.header]
         print_lines(console, [warning])
         predictions = scorer.rows()
@@ -145,15 +144,21 @@ class KeptFields:
         The log, and how it is read.
     names
         Of the fields; without any, nothing is read.
+    taken
+        Names of the values of predictions.
 
     Raises
     ------
     ValueError
-        If the log is a pipe.
+        If the log is a pipe, or predictions have a value of the same name.
     """
 
-    def __init__(self, files: Sequence[str], format: EventFormat, names: Sequence[str]) -> None:
+    def __init__(
+        self, files: Sequence[str], format: EventFormat, names: Sequence[str], taken: Sequence[str]
+    ) -> None:
         self.names = names
+        for name in set(names) & set(taken):
+            raise ValueError(f"--keep {name}: predictions have a column of this name")
         for path in files if names else ():
             refuse_pipe("--keep", path)
         as_written = replace(
@@ -172,11 +177,6 @@ class KeptFields:
             for batch in batches
             for line, fields in zip(batch.lines, batch.events, strict=True)
         )
-
-    def check(self, taken: Sequence[str]) -> None:
-        """Raise a ValueError if predictions have a value of the same name."""
-        for name in set(self.names) & set(taken):
-            raise ValueError(f"--keep {name}: predictions have a column of this name")
 
     def of(self, prediction: Fields) -> Fields:
         """Return the fields of the record of a prediction; call it in the order of the log."""

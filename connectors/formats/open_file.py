@@ -476,9 +476,10 @@ class OpenFile:
         return None
 
     def _take(self, how: Rewritten | None) -> None:
-        if how is None or how.rewrite is None:
+        if how is None:
             return
-        self.form, self.delimiter, self.types = how.form, how.delimiter, how.types
+        self.delimiter, self.types = how.delimiter, how.types
+        self.form = "csv" if how.delimiter else "json"
         self.notes = [*self.notes, how.note]
         self._rewrite(how.rewrite)
         self.begins = len(_UTF8) if self.head.startswith(_UTF8) else 0

@@ -33,14 +33,10 @@ _ENDS = re.compile(rb"\r\n?|\n")
 
 
 class Rewritten(NamedTuple):
-    """How a text is read: the form after it is rewritten, its types, and a sentence.
+    """How a text is rewritten, a sentence about it, and of CSV the delimiter and types; else it is JSON."""
 
-    ``rewrite`` is None if the text is plain; ``delimiter`` is that of CSV, if it is known.
-    """
-
-    form: str
-    rewrite: Rewrite | None = None
-    note: str = ""
+    rewrite: Rewrite
+    note: str
     delimiter: str | None = None
     types: Mapping[str, str] = {}
 
@@ -91,16 +87,8 @@ def without(skip: int, comment: str | None) -> Rewrite:
 # ---- JSON
 
 
-class _Nested(NamedTuple):
-    """An array in JSON: where it opens, in how many others it is, and how many objects are in it."""
-
-    place: int
-    depth: int
-    objects: int
-
-
-def json_of(name: str, text: bytes, ended: bool) -> Rewritten:
-    """Return how JSON is read: lines, an array, objects of several lines, or an object with an array.
+def json_of(name: str, text: bytes, ended: bool) -> Rewritten | None:
+    """Return how JSON is rewritten: an array, objects of several lines, an object with an array; else None.
 
     Parameters
     ----------
@@ -118,7 +106,8 @@ def json_of(name: str, text: bytes, ended: bool) -> Rewritten:
     """
     arrays, tops = _arrays(text)
     inside = text.lstrip().startswith(b"[")
-    if inside and not (arrays and arrays[0].depth == 0):
+    best = min(arrays, key=lambda array: (array[0], -arrays[array], array[1]), default=(1, 0))
+    if inside and best[0]:
         raise ValueError(f"{name} is a JSON array without objects; {_WRITE}")
     if not inside:
         line, _, more = text.strip().partition(b"\n")
@@ -129,16 +118,14 @@ def json_of(name: str, text: bytes, ended: bool) -> Rewritten:
                 "frame.to_json(path, orient='records', lines=True) does"
             )
         if (more and not over_lines) or (not more and not arrays):
-            return Rewritten("json")
+            return None
         if tops > 1 or not arrays:
-            return Rewritten(
-                "json", _one_a_line(0, None), f"{name}: objects of several lines are the records"
-            )
-    best = max(arrays, key=lambda array: (-array.depth, array.objects, -array.place))
-    key = _KEY.search(text[: best.place])
-    of = f" `{key[1].decode('utf-8', 'replace')}`" if key and not inside else ""
+            return Rewritten(_one_a_line(0, 0, None), f"{name}: objects of several lines are records")
+    place = best[1]
+    key = None if inside else _KEY.search(text[:place])
+    of = f" `{key[1].decode('utf-8', 'replace')}`" if key else ""
     note = f"{name} is JSON with an array{of}; its objects are the records"
-    return Rewritten("json", _one_a_line(best.place + 1, inside), note)
+    return Rewritten(_one_a_line(place + 1, text.count(b"\n", 0, place), inside), note)
 
 
 def _is_by_columns(text: bytes) -> bool:
@@ -154,11 +141,10 @@ def _is_by_columns(text: bytes) -> bool:
     return len(columns) > 1 and len(sizes) == 1 and max(sizes) > 1
 
 
-def _arrays(text: bytes) -> tuple[list[_Nested], int]:
-    """Return the arrays that hold objects, and how many values there are in none."""
-    arrays: list[_Nested] = []
+def _arrays(text: bytes) -> tuple[Counter[tuple[int, int]], int]:
+    """Return how many objects are in arrays, by their depth and place, and how many values are in none."""
     stack: list[tuple[int, bytes]] = []
-    counts: Counter[int] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()
     tops = 0
     for token in _TOKENS.finditer(text):
         sign = token[0]
@@ -166,28 +152,21 @@ def _arrays(text: bytes) -> tuple[list[_Nested], int]:
             break
         if sign in (b"{", b"["):
             if stack and stack[-1][1] == b"[" and sign == b"{":
-                place = stack[-1][0]
-                if not counts[place]:
-                    arrays.append(_Nested(place, len(stack) - 1, 0))
-                counts[place] += 1
+                counts[len(stack) - 1, stack[-1][0]] += 1
             stack.append((token.start(), sign))
         elif sign in (b"}", b"]") and stack:
             stack.pop()
             tops += not stack
-    return [array._replace(objects=counts[array.place]) for array in arrays], tops
+    return counts, tops
 
 
 class _ValuesOfArray:
     """Writes the values at one depth of JSON, each on the line on which it begins, or on the next one."""
 
-    def __init__(self) -> None:
-        self._depth = self._lines = self._written = 0
+    def __init__(self, lines: int) -> None:
+        self._depth, self._lines, self._written = 0, lines, 0
         self._opened = False
         self._out: list[bytes] = []
-
-    def above(self, lines: int) -> None:
-        """Count lines that are not read."""
-        self._lines += lines
 
     def take(self, data: bytes) -> tuple[bytes, int, int | None]:
         """Return what is written of a part, how much of it was read, and where the array closes, if so."""
@@ -231,17 +210,16 @@ class _ValuesOfArray:
             self._written, self._opened = self._written + 1, False
 
 
-def _one_a_line(begin: int, alone: bool | None) -> Rewrite:
-    """Return what writes each value of an array that opens just before a byte on another line.
+def _one_a_line(begin: int, lines: int, alone: bool | None) -> Rewrite:
+    """Return what writes each value of an array on another line; it opens just before a byte, below lines.
 
     ``alone`` says whether what follows the array, which should be nothing, is read too; None if there is no
     array, but objects one after the other.
     """
 
     def rewrite(parts: Iterator[bytes]) -> Iterator[bytes]:
-        values, skip, left = _ValuesOfArray(), begin, b""
+        values, skip, left = _ValuesOfArray(lines), begin, b""
         for part in parts:
-            values.above(part.count(b"\n", 0, skip))
             data, skip = left + part[skip:], max(0, skip - len(part))
             text, read, closes = values.take(data)
             yield text
@@ -309,7 +287,7 @@ def arff_of(name: str, text: bytes) -> Rewritten:
         for each, kind in zip(names, kinds, strict=True)
         if kind.startswith(b"{") or kind.lower() in (b"numeric", b"real", b"integer")
     }
-    return Rewritten("csv", rewrite, f"{name} is ARFF, whose header gives names and types", ",", types)
+    return Rewritten(rewrite, f"{name} is ARFF, whose header gives names and types", ",", types)
 
 
 def _plain(cell: bytes) -> bytes:
@@ -382,4 +360,4 @@ def blank_separated(name: str) -> Rewritten:
         return b"\t".join(words)
 
     note = f"{name} has blanks between values; --delimiter changes that"
-    return Rewritten("csv", _by_line(line_of), note, "\t")
+    return Rewritten(_by_line(line_of), note, "\t")

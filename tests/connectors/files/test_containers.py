@@ -7,10 +7,12 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickle
 import random
 import sqlite3
 import tarfile
+import threading
 import zipfile
 
 import openpyxl
@@ -200,7 +202,7 @@ def test_json_arrays_are_read_as_lines_of_json(tmp_path, monkeypatch, kind, piec
     expected = [(fields, y) for _, fields, y in events(plain)[1]]
     assert [(fields, y) for _, fields, y in seen] == expected
     assert log.columns == log_columns(plain)
-    assert any("the records" in note for note in log.notes)
+    assert any("records" in note for note in log.notes)
 
 
 def log_columns(path):
@@ -377,3 +379,42 @@ def test_text_in_utf_32_is_read(tmp_path):
     file.look()
     assert file.encoding == "utf-32-le"
     file.close()
+
+
+@pytest.mark.parametrize("kind", ["excel", "arff", "array", "blanks"])
+def test_a_daemon_resumes_in_the_middle_of_a_rewritten_file(tmp_path, kind):
+    data, form, count = {
+        "excel": (BOOK, "csv", 60),
+        "arff": (ARFF.encode(), "csv", 5),
+        "array": (of_json(ROWS, indent=2).encode(), "json", 60),
+        "blanks": ("a b y\n" + "".join(f"{k}  {k % 7}   {k % 2}\n" for k in range(60)), "csv", 60),
+    }[kind]
+    path = written(tmp_path, data)
+    source = FileSource(path, form)
+    source.poll(0)
+    source.begin(source.name, source.begins)
+    raws = source.poll(0, 1000).batches[source.name].records
+    assert len(raws) == count
+    mark = source.mark({source.name: raws[3].offset})
+    again = FileSource(path, form)
+    again.poll(0)
+    again.recognise(mark)
+    again.begin(again.name, raws[3].offset)
+    left = again.poll(0, 1000).batches[again.name].records
+    assert [raw.value for raw in left] == [raw.value for raw in raws[3:]]
+    decoded = [source.decoder(raw.value).fields for raw in raws[3:]]
+    assert [again.decoder(raw.value).fields for raw in left] == decoded
+    source.close(True)
+    again.close(True)
+
+
+@pytest.mark.parametrize("kind", ["excel", "arff", "array"])
+def test_a_rewritten_file_comes_through_a_pipe(tmp_path, monkeypatch, kind):
+    data = {"excel": BOOK, "arff": ARFF.encode(), "array": of_json(ROWS).encode()}[kind]
+    plain = events(written(tmp_path, data))[1]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    assert events(pipe)[1] == plain
+    writer.join()
