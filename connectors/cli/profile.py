@@ -64,10 +64,9 @@ def _look_at(rows: list[Fields]) -> list[str]:
     """Return a line for each warning, with the columns that have it."""
     names: dict[str, list[str]] = {}
     for row in rows:
-        names.setdefault(row["warning"], []).append(row["column"])
-    return (
-        ["look at:", *(f"  {listed(which)}: {warning}" for warning, which in names.items())] if names else []
-    )
+        if row["warning"]:
+            names.setdefault(row["warning"], []).append(row["column"])
+    return ["look at:" * bool(names), *(f"  {listed(which)}: {warning}" for warning, which in names.items())]
 
 
 def _row(column: ColumnProfile, format: EventFormat, taken: bool) -> Fields:

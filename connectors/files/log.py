@@ -413,6 +413,9 @@ class ReplayLog(Log):
             raise ValueError(
                 f"{self.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
             )
+        if log.unreadable:
+            what = f"{log.unreadable:,} of the first {log.events + log.unreadable:,} records cannot be read"
+            self.notes = [*self.notes, f"{what}: {log.examples[0]}"]
         known = [target for target in targets[:LOOK] if target is not None]
         if sentence := sentence_about(known, self.target, more=len(targets) > LOOK):
             self.notes = [*self.notes, sentence]

@@ -325,6 +325,16 @@ def test_the_table_of_a_profile_has_whole_sentences_below(tmp_path):
     assert "look at:\n" in shown
     assert "  one, two: constant\n" in shown
     assert "  code: codes with leading zeros are categories\n" in shown
+    assert ": \n" not in shown
+
+
+def test_a_profile_names_records_that_cannot_be_read(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("a,y\n" + "1,u\n2,v\n" * 30 + "city,size,area\nx,1,2\n")
+    sentence = f"2 of the first 62 records cannot be read: {path}, line 62: cannot be decoded: 3 values"
+    assert sentence in run("profile", path, "--target", "y").stdout
+    path.write_text(json.dumps([{"a": k, "y": "uv"[k % 2]} for k in range(30)])[:-1])
+    assert "the JSON array does not close" in run("profile", path, "--target", "y").stdout
 
 
 def test_a_profile_of_many_columns_lists_few_names(tmp_path):
