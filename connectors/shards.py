@@ -16,8 +16,9 @@ from connectors.events.batches import RecordBatch, before_misfit
 from connectors.events.decoding import EventFormat, Location, Misfits, Record
 from connectors.events.targets import InferredLabels, interpret
 from connectors.events.values import Fields
+from connectors.formats.addresses import local
 from connectors.formats.lines import Lines
-from connectors.formats.open_file import OpenFile
+from connectors.formats.open_file import OpenFile, size_of
 from connectors.formats.parquet import ParquetRecords
 from connectors.formats.records import Records, records_of
 from streamk.distributed import Chunk
@@ -80,7 +81,7 @@ class LogShard:
     Parameters
     ----------
     path
-        CSV, JSON lines, MessagePack or Parquet; plain, gzip or zstd.
+        CSV, JSON lines, MessagePack or Parquet; plain or compressed.
     format, task
         Which field is what, with the types of all fields, and ``"classification"`` or ``"regression"``.
     block
@@ -128,12 +129,12 @@ class LogShard:
         Raises
         ------
         ValueError
-            If the compressed data is cut short; with ``strict``, if a record cannot be decoded.
+            If the data is cut short; with ``strict``, if a record cannot be decoded.
         OSError
             If the file cannot be read.
         """
         with closing(OpenFile(self.path)) as file:
-            file.look(encoding=self.format.encoding)
+            file.look(format=self.format)
             records = records_of(file, self.format)
             reading = self._begun(records, position)
             stop = None if self.block is None else self.block[1]
@@ -219,7 +220,7 @@ class LogShard:
 
     def done(self, position: Position) -> float:
         """Return which part of the bytes is before a position, from 0 to 1; a guess if it is compressed."""
-        start, stop = (0, Path(self.path).stat().st_size) if self.block is None else self.block[:2]
+        start, stop = (0, size_of(self.path)) if self.block is None else self.block[:2]
         done: float = (position[0] - start) / max(stop - start, 1)
         return min(max(done, 0.0), 1.0)
 
@@ -279,13 +280,13 @@ def shards_of(
         raise ValueError(f"--by {by}: use {' or '.join(BY)}")
     if by == "hash" and len(paths) > 1:
         raise ValueError("--by hash is for one log; use --by blocks")
-    sizes = [Path(path).stat().st_size for path in paths]
+    sizes = list(map(size_of, paths))
     shards: list[LogShard] = []
     before: str | None = None
     for path, size in zip(paths, sizes, strict=True):
         share = max(1, round(count * size / max(sum(sizes), 1))) if by == "blocks" else 1
         with closing(OpenFile(path)) as file:
-            file.look(encoding=format.encoding)
+            file.look(format=format)
             if not file.form:
                 continue
             file_format = replace(format, encoding=file.encoding)
@@ -314,7 +315,7 @@ def blocks(path: str, count: int, format: EventFormat) -> list[Block | None]:
     compressed file, or one of MessagePack, is one block, None.
     """
     with closing(OpenFile(path)) as file:
-        file.look(encoding=format.encoding)
+        file.look(format=format)
         return _blocks(path, file, records_of(file, format), count)
 
 
@@ -325,9 +326,9 @@ def _blocks(path: str, file: OpenFile, records: Records, count: int) -> list[Blo
         return [(a, b, a) for a, b in pairwise(ends) if a < b]
     if not isinstance(records, Lines) or file.compressed:
         return [None]
-    size, begins, line = Path(path).stat().st_size, records.begins, records.line
+    size, begins, line = file.size, records.begins, records.line
     wanted = [begins + (size - begins) * k // count for k in range(1, count)]
-    with Path(path).open("rb") as raw:
+    with Path(local(path)).open("rb") as raw:
         if records.form == "csv" and _has_quotes(raw, begins):
             borders = _record_ends(records, wanted)
         else:

@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -24,17 +25,19 @@ from connectors.cli.reading import (
     FormatOptions,
     Strict,
     Target,
+    names_in,
     print_line,
     print_lines,
     with_format_options,
 )
 from connectors.events.batches import EXAMPLES, RecordBatch
-from connectors.events.decoding import Record
+from connectors.events.decoding import EventFormat, Record
 from connectors.events.model_files import LearnedFields, load, with_stored
 from connectors.events.targets import interpret
 from connectors.events.values import Fields
 from connectors.files.log import ReplayLog
 from connectors.replay.page import words
+from connectors.replay.progress import refuse_pipe
 from streamk.arrays import Json
 from streamk.evaluation.classes import ClassSums
 from streamk.evaluation.metric import TASKS, decide
@@ -52,6 +55,10 @@ def predict_command(
         typer.Option(
             "--output", "-o", help="File of predictions: .csv, else JSON lines; printed by default."
         ),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME,…", help="Fields of the log to copy to the predictions, as an id."),
     ] = None,
     reading: FormatOptions = FormatOptions(),  # noqa: B008
     strict: Strict = False,
@@ -75,6 +82,8 @@ def predict_command(
         log = ReplayLog(files, format.unlabelled(), strict=strict)
         log.learned = LearnedFields.of([loaded], format.target)
         scorer, noted, warning = LogScorer(loaded.learner, log), 0, loaded.learner.summary().warning()
+        kept = KeptFields(files, log.format, [] if keep is None else names_in(keep), scorer.header)
+        scorer.header = [*kept.names, *scorer.header]
         print_lines(console, [warning])
         predictions = scorer.rows()
         first = next(predictions, [])  # a log that cannot be predicted leaves the output as it is
@@ -84,7 +93,7 @@ def predict_command(
                 for sentence in log.notes[noted:]:
                     print_line(console, sentence)
                 noted = len(log.notes)
-                write(rows)
+                write([kept.of(row) | row for row in rows])
                 bar.update(job, completed=log.done)
         metrics = scorer.metrics()
         example = [*log.examples, *scorer.examples, ""][0]
@@ -116,7 +125,7 @@ def _writing(path: Path | None, scorer: LogScorer) -> Iterator[Callable[[list[Fi
         if path.suffix != ".csv":
             yield lambda rows: _json_lines(file, rows)
             return
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(scorer.header)
 
         def write(rows: list[Fields]) -> None:
@@ -124,6 +133,59 @@ def _writing(path: Path | None, scorer: LogScorer) -> Iterator[Callable[[list[Fi
                 writer.writerow([row.get(name) for name in scorer.header])
 
         yield write
+
+
+class KeptFields:
+    """Fields of the records of a log, as they are written, for its predictions; the log is read twice.
+
+    Parameters
+    ----------
+    files, format
+        The log, and how it is read.
+    names
+        Of the fields; without any, nothing is read.
+    taken
+        Names of the values of predictions.
+
+    Raises
+    ------
+    ValueError
+        If the log is a pipe, or predictions have a value of the same name.
+    """
+
+    def __init__(
+        self, files: Sequence[str], format: EventFormat, names: Sequence[str], taken: Sequence[str]
+    ) -> None:
+        self.names = names
+        for name in set(names) & set(taken):
+            raise ValueError(f"--keep {name}: predictions have a column of this name")
+        for path in files if names else ():
+            refuse_pipe("--keep", path)
+        as_written = replace(
+            format,
+            target=None,
+            features=names,
+            verbatim=names,
+            types={},
+            ignore=(),
+            missing=(),
+            labelled=False,
+        )
+        batches = ReplayLog(list(files), as_written).batches() if names else iter(())
+        self._records = (
+            (batch.name, line, fields)
+            for batch in batches
+            for line, fields in zip(batch.lines, batch.events, strict=True)
+        )
+
+    def of(self, prediction: Fields) -> Fields:
+        """Return the fields of the record of a prediction; call it in the order of the log."""
+        if not self.names:
+            return {}
+        for name, line, fields in self._records:
+            if (name, line) == (prediction["file"], prediction["line"]):
+                return {each: fields.get(each) for each in self.names}
+        raise ValueError("--keep: the log has changed while it was read")
 
 
 def _json_lines(file: TextIO, rows: list[Fields]) -> None:

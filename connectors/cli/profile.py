@@ -12,13 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from connectors.cli.exits import exits, usage, working
-from connectors.cli.reading import FormatOptions, Target, print_line, with_format_options
+from connectors.cli.reading import FormatOptions, Target, print_line, print_lines, with_format_options
+from connectors.events.decoding import EventFormat
+from connectors.events.names import listed
 from connectors.events.schema import ColumnProfile, inputs_of
 from connectors.events.targets import decide_task
 from connectors.events.values import Fields
 from connectors.files.log import ReplayLog
 from connectors.settings.file import save_schema
 
+_STAND_IN = "may stand for no value"  # a warning of its columns says so, too
 _WIDE = 100  # columns of a terminal from which examples are shown
 
 
@@ -42,13 +45,13 @@ def profile_command(
         log = ReplayLog(files, format.unlabelled())
         with working(f"reading {log.name}"):
             targets = log.look()
-        rows = [_row(column, log) for column in log.columns]
+        takes = log.format.decoder("json").takes
+        rows = [_row(column, log.format, takes(column.name)) for column in log.columns]
         if as_json:
             typer.echo(json.dumps({"log": log.name, "columns": rows, "notes": log.notes}))
         else:
             console.print(_table(rows, console.width >= _WIDE))
-            for sentence in log.notes:
-                print_line(console, sentence)
+            print_lines(console, [*_look_at(rows), *(note for note in log.notes if _STAND_IN not in note)])
             if target is not None and (known := [value for value in targets if value is not None]):
                 sentence = decide_task(known, target).sentence
                 print_line(console, sentence)
@@ -57,13 +60,20 @@ def profile_command(
             print_line(console, f"wrote [schema] to {save}")
 
 
-def _row(column: ColumnProfile, log: ReplayLog) -> Fields:
-    kind, name = log.format.types.get(column.name, column.type), column.name
-    sees = inputs_of(kind)
-    if name == log.format.target:
+def _look_at(rows: list[Fields]) -> list[str]:
+    """Return a line for each warning, with the columns that have it."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row["warning"]:
+            names.setdefault(row["warning"], []).append(row["column"])
+    return ["look at:" * bool(names), *(f"  {listed(which)}: {warning}" for warning, which in names.items())]
+
+
+def _row(column: ColumnProfile, format: EventFormat, taken: bool) -> Fields:
+    kind, name = format.types.get(column.name, column.type), column.name
+    sees = inputs_of(kind) if taken else "ignored"
+    if name == format.target:
         sees = "target"
-    elif not log.takes(name):
-        sees = "ignored"
     return {
         "column": name, "type": kind or "mixed", "values": column.values, "missing": column.missing,
         "distinct": column.distinct, "examples": list(column.examples), "learner": sees,
@@ -80,7 +90,6 @@ def _table(rows: list[Fields], wide: bool) -> Table:
         "distinct",
         *(["examples"] if wide else []),
         "a learner sees",
-        "look at",
     ):
         right = name in ("missing", "distinct")
         table.add_column(name, justify="right" if right else "left", overflow="fold")
@@ -95,7 +104,6 @@ def _table(rows: list[Fields], wide: bool) -> Table:
             f"{row['distinct']:,}",
             *examples,
             row["learner"],
-            row["warning"],
         ]
         table.add_row(*map(Text, cells))
     return table

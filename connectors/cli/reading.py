@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +18,7 @@ from rich.text import Text
 from connectors.contract.records import Log
 from connectors.events.decoding import EventFormat, Misfits
 from connectors.events.model_files import Stored, save
+from connectors.events.names import numbered
 from connectors.events.schema import TYPES, check_type
 from connectors.events.values import MISSING, Fields
 from connectors.replay.progress import Replay
@@ -65,6 +67,17 @@ class FormatOptions:
     decimal: Annotated[
         str | None, typer.Option(help="Before fractions in CSV, . or ,; detected by default.")
     ] = None
+    encoding: Annotated[str | None, typer.Option(help="Of text, as shift_jis; detected by default.")] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,…", help="Names of the columns of CSV whose first line is no header."
+        ),
+    ] = None
+    skip: Annotated[int, typer.Option(min=0, metavar="LINES", help="Lines above the header.")] = 0
+    comment: Annotated[
+        str | None, typer.Option(metavar="STRING", help="What begins lines that are not read, as '#'.")
+    ] = None
 
     def format(self, target: str | None) -> EventFormat:
         """Return which field of an event is what.
@@ -93,7 +106,16 @@ class FormatOptions:
             decimal=self.decimal,
             missing=MISSING if self.missing is None else tuple(self.missing),
             types=types,
+            encoding=self.encoding,
+            columns=None if self.columns is None else names_in(self.columns),
+            skip=self.skip,
+            comment=self.comment,
         )
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names of columns in a line of CSV, numbered where several are one."""
+    return numbered(next(csv.reader([text], skipinitialspace=True)))[0]
 
 
 def with_format_options(command: Callable[..., None]) -> Callable[..., None]:

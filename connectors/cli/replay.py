@@ -48,7 +48,7 @@ def replay_command(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by names and patterns, in "
+            help="CSV, JSON lines, MessagePack or Parquet, plain or compressed, by names and patterns, in "
             "order; - is standard input, a .toml what those settings read, "
             "kafka://HOST:PORT/TOPIC a topic."
         ),

@@ -52,7 +52,7 @@ def train_command(
     logs: Annotated[
         list[str],
         typer.Argument(
-            help="CSV or JSON lines, plain, gzip or zstd, or Parquet; names in order, patterns in quotes; "
+            help="CSV or JSON lines, plain or compressed, or Parquet; names in order, patterns in quotes; "
             "or a .toml: the partitions of the topic that those settings read."
         ),
     ],

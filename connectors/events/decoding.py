@@ -187,6 +187,9 @@ class EventFormat:
         each of its values.
     columns
         Names of the values of CSV, where no header has them.
+    skip, comment
+        How many lines at the start of a text are not read, and what begins those that are not, wherever they
+        are.
     numbers
         Whether targets are numbers; they are labels otherwise, and None is not known yet.
     verbatim
@@ -213,6 +216,8 @@ class EventFormat:
     dialect: Sequence[str] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[str] | None = None
+    skip: int = 0
+    comment: str | None = None
     numbers: bool | None = None
     verbatim: Sequence[str] = ()
     moments: Sequence[str] = ()
@@ -228,6 +233,8 @@ class EventFormat:
             raise ValueError(f"decimal {self.decimal!r}: it is . or ,")
         if self.encoding is not None and not _is_text(self.encoding):
             raise ValueError(f"encoding {self.encoding!r} is unknown; use utf-8, utf-16 or windows-1252")
+        if self.skip < 0:
+            raise ValueError(f"skip {self.skip}: give the number of lines above the header")
 
     @property
     def roles(self) -> list[str]:
@@ -247,8 +254,13 @@ class EventFormat:
         return [*roles, *self.verbatim, *self.moments]
 
     def with_types(self, types: Mapping[str, str]) -> EventFormat:
-        """Return the same with more types; those that are there stay."""
-        return replace(self, types={**types, **self.types})
+        """Return the same with more types; those that are there stay, and numbers get their unit."""
+        units = {
+            name: types[name]
+            for name, kind in self.types.items()
+            if kind == NUMBER and types.get(name, "").startswith(f"{NUMBER}:")
+        }
+        return replace(self, types={**types, **self.types, **units})
 
     def unlabelled(self) -> EventFormat:
         """Return the same for a log whose records may have no target."""

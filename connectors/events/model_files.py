@@ -16,7 +16,7 @@ from connectors.events.values import Fields
 from streamk.learners.learner import Learner
 from streamk.learners.loading import loads_with_extra
 
-_KEYS = "target", "types", "ignore", "features", "missing", "dialect"
+_KEYS = "target", "types", "ignore", "features", "missing", "dialect", "columns"
 _DERIVED = re.compile(r"(@[a-z_]+(\.(sin|cos))?|#\d+)$")  # inputs of a date, and of words
 _SHOWN = 10  # names in a sentence
 Stored = Fields

@@ -106,3 +106,13 @@ def as_written(names: Sequence[str]) -> Sequence[str]:
         if dot and number.isdigit() and stem in names[:k]:
             return names[:k]
     return names
+
+
+def listed(names: Sequence[str], most: int = _MOST) -> str:
+    """Return the first names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -81,6 +81,7 @@ _UNIT = re.compile(r".*\d\s?(?P<unit>[^\W\d_°µμΩ]{1,10}[²³]?(?:/[^\W\d_]{1
 _NINES = re.compile(r"-?9{2,}(\.9+)?")
 _FEW = 20  # values below which nothing counts as an identifier or a text
 _UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
+_SPARSE = 0.02  # share of records with a value, at most, of a column that is nearly empty
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _STEPS = sorted(factor << power for power in range(20) for factor in (2, 3))  # distinguished counts of a bag
 
@@ -483,6 +484,9 @@ def describe(
         The type; inferred if empty.
     """
     inferred = kind or infer(name, values, decimal)
+    if kind == NUMBER and all(isinstance(value, str) for value in values):
+        unit = _unit_of([str(value) for value in values], decimal)
+        inferred = f"{NUMBER}:{unit}" if unit else kind
     base = inferred.partition(":")[0]
     misfits: list[object] = []
     numbers: list[float] = []
@@ -492,7 +496,12 @@ def describe(
         numbers = [typed for typed in read if isinstance(typed, int | float)] if base == NUMBER else []
     none = stand_ins(numbers)
     distinct = list(dict.fromkeys(map(str, values)))
-    warnings = [] if kind else [_warning(base, inferred, values, misfits), _of_order(numbers, none)]
+    warnings = [_misfitting(base, values, misfits)]
+    if not kind:
+        constant = records == len(values) > 1 == len(distinct) and base not in NO_INPUT
+        warnings = [warnings[0] or _warning(base, inferred, values, constant), _of_order(numbers, none)]
+        if 0 < len(values) <= _SPARSE * records:
+            warnings.append(f"nearly empty: {len(values):,} of the first {records:,} records have a value")
     warnings += [f"{number:.10g} may stand for no value; --missing={number:.10g}" for number in none]
     return ColumnProfile(
         name,
@@ -534,15 +543,19 @@ def _of_order(numbers: Sequence[float], none: Sequence[float]) -> str:
     return f"never {'falls' if rises else 'rises'}: it may only say when an event was; --ignore removes it"
 
 
-def _warning(base: str, kind: str, values: Sequence[object], misfits: Sequence[object]) -> str:
+def _misfitting(base: str, values: Sequence[object], misfits: Sequence[object]) -> str:
+    if not misfits:
+        return ""
+    words = ", ".join(map(repr, list(dict.fromkeys(map(str, misfits)))[:3]))
+    return f"{len(misfits):,} of {len(values):,} values are no {base} and are read as missing: {words}"
+
+
+def _warning(base: str, kind: str, values: Sequence[object], constant: bool) -> str:
     if not values:
         return "no values in the first records"
-    if misfits:
-        words = ", ".join(map(repr, list(dict.fromkeys(map(str, misfits)))[:3]))
-        return f"{len(misfits):,} of {len(values):,} values are no {base} and are read as missing: {words}"
     if not kind:
         return "values of several types; --type sets one"
-    if len(set(map(str, values))) == 1 and len(values) > 1 and base not in NO_INPUT:
+    if constant:
         return "constant"
     if base == IDENTIFIER:
         return "each value is another one; --type sets a type to learn from it"

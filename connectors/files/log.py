@@ -22,6 +22,7 @@ from connectors.events.names import near_file
 from connectors.events.schema import LOOK, ColumnProfiles
 from connectors.events.targets import sentence_about
 from connectors.events.values import Fields, kind_of
+from connectors.formats.addresses import expanded, is_address, local, shown
 from connectors.formats.dialect import Dialect
 from connectors.formats.lines import Lines
 from connectors.formats.open_file import OpenFile, is_pipe, size_of
@@ -148,7 +149,12 @@ def files_of(patterns: Sequence[str]) -> list[str]:
     """
     files: dict[str, None] = {}
     for pattern in patterns:
-        if not Path(pattern).exists() and glob.has_magic(pattern):
+        if is_address(pattern):
+            several = sorted(expanded(pattern), key=_by_number) if "*" in pattern else [pattern]
+            if not several:
+                raise ValueError(f"{shown(pattern)}: there is no such file")
+            files |= dict.fromkeys(several)
+        elif not Path(pattern).exists() and glob.has_magic(pattern):
             matches = glob.glob(pattern, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute ones
             paths = [path for path in matches if Path(path).is_file()]
             if not paths:
@@ -182,7 +188,7 @@ def _by_number(name: str) -> tuple[list[str | int], str]:
 class ReplayLog(Log):
     r"""A log to be read in order, batch by batch.
 
-    Each file is CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by its first bytes. The
+    Each file is CSV, JSON lines, MessagePack or Parquet, plain or compressed, by its first bytes. The
     types of fields are inferred from the first records of the first file that has any. Records that cannot
     be decoded are skipped and counted, and so are those without a target.
 
@@ -245,7 +251,7 @@ class ReplayLog(Log):
     ) -> None:
         names = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
         self.format = EventFormat(format) if isinstance(format, str) else format
-        self.name, self.target = " ".join(names), self.format.target or ""
+        self.name, self.target = " ".join(map(shown, names)), self.format.target or ""
         self.paths = names if names == ["-"] else files_of(names)
         if "-" in self.paths and len(self.paths) > 1:
             raise ValueError("standard input, -, is read alone")
@@ -321,7 +327,7 @@ class ReplayLog(Log):
                 return
             file = self._file = OpenFile(path)
             try:
-                file.look(self._form, self.format.encoding)
+                file.look(self._form, self.format)
                 if file.form:
                     yield from self._records(file, done)
                     there = True
@@ -346,7 +352,8 @@ class ReplayLog(Log):
             source.use(self.format)
             notes += [*noted(self.columns, self.format), *self.columns.notes]
         if isinstance(source, Lines) and file.form == "csv":
-            notes.insert(0, f"read as {source.dialect}")
+            if file.delimiter is None:
+                notes.insert(0, f"read as {source.dialect}")
             self._before = source.dialect.decimal
             self.dialect = self.dialect or source.dialect
             if self.format.dialect is not None and source.dialect != tuple(self.format.dialect):
@@ -355,6 +362,7 @@ class ReplayLog(Log):
             notes += self._compared(self.learned, source, file)
         if file.encoding != "utf-8":
             notes.append(f"{file.name} is {file.encoding}")
+        notes = [*file.notes, *notes]
         for batch in source.batches():
             batch.name, batch.form, batch.notes, notes = file.name, file.form, notes + source.notes, []
             source.notes = []
@@ -405,14 +413,13 @@ class ReplayLog(Log):
             raise ValueError(
                 f"{self.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
             )
+        if log.unreadable:
+            what = f"{log.unreadable:,} of the first {log.events + log.unreadable:,} records cannot be read"
+            self.notes = [*self.notes, f"{what}: {log.examples[0]}"]
         known = [target for target in targets[:LOOK] if target is not None]
         if sentence := sentence_about(known, self.target, more=len(targets) > LOOK):
             self.notes = [*self.notes, sentence]
         return targets[:LOOK]
-
-    def takes(self, name: str) -> bool:
-        """Return whether a field is an input."""
-        return self.format.decoder("json").takes(name)
 
     def stop(self) -> bool:
         """End the reading of a pipe with what has come; a file is read on, since that does not wait."""
@@ -440,13 +447,10 @@ class ReplayLog(Log):
         files = []
         for path in self.paths:
             if path not in self._hashes and not is_pipe(path):
-                with Path(path).open("rb") as file:
-                    self._hashes[path] = (
-                        Path(path).stat().st_size,
-                        hashlib.file_digest(file, "sha256").hexdigest(),
-                    )
+                with Path(local(path)).open("rb") as file:
+                    self._hashes[path] = size_of(path), hashlib.file_digest(file, "sha256").hexdigest()
             size, digest = self._hashes.get(path, (None, None))
-            files.append({"name": path, "bytes": size, "sha256": digest})
+            files.append({"name": shown(path), "bytes": size, "sha256": digest})
         one: object = files[0]["sha256"]
         if len(files) > 1:
             one = hashlib.sha256("".join(f"{file['sha256']}\n" for file in files).encode()).hexdigest()

@@ -20,7 +20,7 @@ class FileSourceSection(SourceSection):
 
     has_header: ClassVar[bool] = True
     kind: Literal["file"]
-    path: FilePath = Field(description="JSON lines, CSV or MessagePack; plain, gzip or zstd")
+    path: FilePath = Field(description="JSON lines, CSV or MessagePack; plain or compressed")
     follow: bool = Field(False, description="whether to wait for more lines at the end, as tail -f does")
 
     @property
@@ -38,7 +38,7 @@ class LabelFile(LabelSection):
     """Labels from a log on disk."""
 
     kind: Literal["file"]
-    path: FilePath = Field(description="JSON lines, CSV or MessagePack; plain, gzip or zstd")
+    path: FilePath = Field(description="JSON lines, CSV or MessagePack; plain or compressed")
 
     @property
     def place(self) -> str:

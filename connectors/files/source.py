@@ -42,8 +42,8 @@ _HEAD = 4096  # bytes by which a log is known
 _FOUND = ("delimiter", "decimal", "encoding", "types")  # of a format, in the mark of a checkpoint
 _GRACE = 1.0  # seconds for the last lines of a log that was renamed
 _ABSENT = 10.0  # seconds until a log that was renamed must have been created again
-_COMPRESSED = (".gz", ".zst")
-_ROTATED = re.compile(r"[.-]\d[\d.:T_-]*(\.gz|\.zst)?")
+_COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+_ROTATED = re.compile(r"[.-]\d[\d.:T_-]*(\.gz|\.zst|\.bz2|\.xz)?")
 _RESET = (
     "`streamk reset SETTINGS --to earliest` reads it from its start, `--to latest` from its end; the "
     "model stays as it is"
@@ -116,7 +116,7 @@ class FileSource(Source):
         self._raw, self._left, self._missed = raw, None, None
         try:
             file = self._file = OpenFile(str(path), raw)
-            file.look(self._form, self._format.encoding, self._follow)
+            file.look(self._form, self._format, self._follow)
             self._compressed = file.compressed
             if file.head.startswith(PARQUET):
                 raise ValueError(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from connectors.events.names import suggestion
+from connectors.events.names import listed, suggestion
 from connectors.events.schema import LOOK, parse_number
 
 DELIMITERS = ",;\t|"
@@ -226,18 +226,29 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
 
     >>> check_header(["1", "2.5"], ["y"])
     Traceback (most recent call last):
-    ValueError: the first line holds only numbers (1, 2.5); the first line of CSV must name the columns
+    ValueError: the first line holds only numbers (1, 2.5); name the 2 columns with --columns a,b,…
     """
     missing = [name for name in wanted if name not in names]
     if missing == list(wanted) and all(map(_NUMBER.fullmatch, names)):
         raise ValueError(
-            f"the first line holds only numbers ({_listed(names)}); the first line of "
-            "CSV must name the columns"
+            f"the first line holds only numbers ({listed(names)}); name the {len(names)} columns with "
+            "--columns a,b,…"
         )
     if missing:
-        raise ValueError(f"there is no column {missing[0]!r}{suggestion(missing[0], names)}")
+        hint = (
+            f"; if the first line is no header, --columns a,b,… names the {len(names)} columns"
+            if any(map(_NUMBER.fullmatch, names))
+            else ""
+        )
+        raise ValueError(f"there is no column {missing[0]!r}{suggestion(missing[0], names)}{hint}")
 
 
-def _listed(names: Sequence[str], most: int = 20) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def seems_record(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether names of columns are probably a record: numbers, and words that are values below.
+
+    >>> seems_record(["5.1", "setosa"], [["4.9", "setosa"]]), seems_record(["name", "2024"], [["x", "7"]])
+    (True, False)
+    """
+    numbers = [_NUMBER.fullmatch(name) is not None for name in names]
+    words = [k for k, name in enumerate(names) if name.strip() and not numbers[k]]
+    return any(numbers) and any(len(row) > k and row[k] == names[k] for k in words for row in rows)

@@ -9,7 +9,8 @@ import codecs
 import contextlib
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from connectors.events.schema import LOOK
 from connectors.events.values import Fields
 from connectors.formats.cells import POINT, CsvCells, csv_cells, room
 from connectors.formats.columns import Assembler
-from connectors.formats.dialect import Dialect, check_header, header_row, rows_of, sniff
+from connectors.formats.dialect import Dialect, check_header, header_row, rows_of, seems_record, sniff
 from connectors.formats.open_file import DAMAGE, WINDOWS, DamagedError, OpenFile, StoppedError, cut_short
 
 _PART = 1 << 20  # bytes read at once
@@ -107,13 +108,14 @@ class Lines:
         self.position = self.begins
         self._data, self._at, self._ended, self._usual = file.head[self.begins :], 0, False, 0
         file.head = b""
-        self.use(format)
+        self.use(format.with_types(file.types))
 
     def use(self, format: EventFormat) -> None:
         """Decode by this format from here on."""
         dialect = self.dialect
         if self._csv:
-            dialect = Dialect(format.delimiter or dialect.delimiter, format.decimal or dialect.decimal)
+            delimiter = self._file.delimiter or format.delimiter or dialect.delimiter
+            dialect = Dialect(delimiter, format.decimal or dialect.decimal)
         self.format, self.dialect, self._point = format, dialect, ord(dialect.decimal)
         self.decoder: Decoder = format.decoder(self.form, self.columns, dialect.delimiter, dialect.decimal)
         # names of inputs, and a delimiter that is not one byte, are not for compiled code
@@ -137,10 +139,15 @@ class Lines:
         head = file.head[file.begins :]
         whole = head[: head.rfind(b"\n") + 1] or head
         text = self._utf8(b"".join(islice(io.BytesIO(whole), LOOK))).decode("utf-8", "replace")
-        dialect = sniff(text, format.target, format.delimiter, format.decimal, before)
+        delimiter = file.delimiter or format.delimiter
+        dialect = sniff(text, format.target, delimiter, format.decimal, before)
         between, end = dialect.delimiter.encode()[0], 0
         wanted = [*format.required, *([] if format.target is None else [format.target])]
-        skipped = header_row(rows_of(text, dialect.delimiter), wanted)
+        rows = rows_of(text, dialect.delimiter)
+        if format.columns and rows and not self._names_columns(format.columns, rows, dialect):
+            self.columns = list(format.columns)
+            return dialect
+        skipped = 0 if format.skip or format.columns else header_row(rows, wanted)
         for _ in range(skipped + 1):
             begin, end, lines = _next_record(whole, end, between)
             self.line += lines
@@ -158,31 +165,47 @@ class Lines:
             at = self.line - heading.count("\n")
             self.notes.append(f"{file.name}: line {at} names the columns, and the {at - 1} above are skipped")
         check_header(self.columns, format.required)
+        if seems_record(self.columns, rows[skipped + 1 :]):
+            note = f"line {self.line} names the columns ({', '.join(self.columns[:5])}, …)"
+            self.notes.append(f"{file.name}: {note}; if it is a record, --columns a,b,… gives their names")
         self.begins += end
         return dialect
+
+    def _names_columns(self, names: Sequence[str], rows: Sequence[Sequence[str]], dialect: Dialect) -> bool:
+        """Return whether the first row is these names; raise a ValueError if rows have another count."""
+        width = Counter(map(len, rows)).most_common(1)[0][0]
+        if width != len(names):
+            raise ValueError(
+                f"--columns has {len(names)} names, and the rows have {width} values, as "
+                f"{', '.join(rows[0][:20])} ({dialect})"
+            )
+        return numbered(rows[0])[0] == list(names)
 
     # ---- what comes next
 
     def first(self) -> list[Fields]:
         """Return the first records, as many as types are inferred from, without types; none is consumed."""
-        while self._data.count(b"\n") <= LOOK and len(self._data) < _MOST_LOOKED_AT and self._fill(_PART):
+        ends = b"\n" if self._csv else b"}\n"  # of several lines, a record is followed by blank ones
+        while self._data.count(ends) <= LOOK and len(self._data) < _MOST_LOOKED_AT and self._fill(_PART):
             pass
         data = np.frombuffer(self._data, np.uint8)[:_MOST_LOOKED_AT]
         last, at, records, seen = len(data) == len(self._data), 0, list[Fields](), 0
         while seen < LOOK:
             cells = room(LOOK - seen, 0)
-            count, _ = self._cells(data, at, last, cells)
+            count, after = self._cells(data, at, last, cells)
             whole = count if (broken := self._not_whole(count, cells)) is None else broken
             for begin, end, lines in zip(
                 cells.begins[:whole], cells.ends[:whole], cells.lines[:whole], strict=True
             ):
                 if lines > 0:
+                    seen += 1
                     with contextlib.suppress(ValueError):
                         records.append(self.decoder.raw(self._value(begin, end)))
-            seen += whole + 1
-            if broken is None:
+            if broken is not None:
+                seen, after = seen + 1, self._data.find(b"\n", cells.begins[broken]) + 1
+            elif count < len(cells.plain):
                 break
-            at = self._data.find(b"\n", cells.begins[broken]) + 1
+            at = after
         return records
 
     def frame(self, most: int = ROWS, assemble: bool = True) -> RecordSpan | None:
@@ -291,7 +314,7 @@ class Lines:
         Raises
         ------
         DamagedError
-            If the compressed data is cut short, and no record is left before that.
+            If the data is cut short, and no record is left before that.
         """
         raws: list[Raw] = []
         while len(raws) < most:
@@ -305,7 +328,7 @@ class Lines:
                 if lines[k] > 0:
                     raws.append(Raw(base + begins[k], self._value(begins[k], ends[k])))
         if not raws and self.cut:
-            raise DamagedError(f"the compressed data is cut short or damaged ({self.cut})")
+            raise DamagedError(f"the data is cut short or damaged ({self.cut})")
         return raws
 
     # ---- batches

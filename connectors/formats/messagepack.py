@@ -137,7 +137,7 @@ class MessagePackRecords:
     def _why_cut(self) -> str:
         """Return why the remaining bytes are no record, empty if there are none."""
         if self._error:
-            return f"the compressed data is cut short or damaged ({self._error})"
+            return f"the data is cut short or damaged ({self._error})"
         if self._at == len(self._data):
             return ""
         return "it is no MessagePack" if self._none else "the last record is not whole"

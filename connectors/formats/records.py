@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
+import numpy as np
+
 from connectors.events.batches import RecordBatch
 from connectors.events.decoding import Decoder, EventFormat
-from connectors.events.names import suggestion
+from connectors.events.names import listed, suggestion
 from connectors.events.schema import (
     DATETIME,
     FEW_WORDS,
@@ -21,6 +23,7 @@ from connectors.events.schema import (
     ColumnProfile,
     ColumnProfiles,
     describe,
+    parse_number,
 )
 from connectors.events.values import Fields
 from connectors.formats.lines import Lines
@@ -30,6 +33,7 @@ from connectors.formats.parquet import ParquetRecords
 
 _CODE = re.compile(r"[A-Z]{2}")
 _REPEATED, _DIFFERENT = 3, 0.9  # records that repeat the one before, and share of different ones
+_LEAST, _EXACT = 20, 1e-9  # records in which a column may say what the target is, and error of a correlation
 _NOTED = {
     DATETIME: "read as date or time",
     TEXT: "read as words",
@@ -114,6 +118,8 @@ def columns_of(records: Records) -> ColumnProfiles:
     columns = [
         describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order
     ]
+    if columns and columns[-1].name == format.target:
+        columns = [_with_leak(column, columns[-1], first, decimal) for column in columns]
     return ColumnProfiles(columns, [*_none(columns), *_codes(values, first), *_repeated(first)])
 
 
@@ -124,8 +130,7 @@ def _none(columns: Sequence[ColumnProfile]) -> list[str]:
         for number in column.stand_ins:
             by_number.setdefault(number, []).append(column.name)
     return [
-        f"{number:.10g} may stand for no value in {', '.join(names)}; "
-        f"--missing={number:.10g} makes it missing"
+        f"{number:.10g} may stand for no value in {listed(names)}; --missing={number:.10g} makes it missing"
         for number, names in by_number.items()
     ]
 
@@ -141,15 +146,45 @@ def _codes(values: Mapping[str, Sequence[object]], first: Sequence[Fields]) -> l
     return [f"NA of {name} is read as missing; if it is a code, --missing=N/A keeps it" for name in names]
 
 
+def _with_leak(
+    column: ColumnProfile, target: ColumnProfile, first: Sequence[Fields], decimal: str
+) -> ColumnProfile:
+    """Return the profile of a column with a warning if it is the target in other words or in another unit."""
+    name, of, distinct = column.name, target.name, column.distinct
+    few = column.values < max(_LEAST, _DIFFERENT * len(first))
+    if name == of or distinct != target.distinct or distinct < 2 or few:
+        return column
+    pairs = [(fields[name], fields[of]) for fields in first if name in fields and of in fields]
+    if len({(str(x), str(y)) for x, y in pairs}) != distinct:
+        return column
+    same = all(str(x) == str(y) for x, y in pairs)
+    if not same and distinct > len(pairs) / 2 and not _is_linear(pairs, decimal):
+        return column
+    what = f"it has the values of {of}" if same else f"it says what {of} is"
+    warning = f"{what} in each of the first records; if it is not known before, --ignore it"
+    return column._replace(warning="; ".join(filter(None, (column.warning, warning))))
+
+
+def _is_linear(pairs: Sequence[tuple[object, object]], decimal: str) -> bool:
+    """Return whether one number is a linear function of the other."""
+    numbers = [[parse_number(str(each), decimal) for each in pair] for pair in pairs]
+    if any(None in pair for pair in numbers):
+        return False
+    x, y = np.array(numbers, dtype=np.float64).T
+    return bool(abs(np.corrcoef(x, y)[0, 1]) > 1 - _EXACT)
+
+
 def _repeated(first: Sequence[Fields]) -> list[str]:
-    """Return a sentence if records repeat the one before, among records that are mostly different."""
-    count = sum(a == b for a, b in pairwise(first))
-    if not max(_REPEATED, len(first) / 100) <= count <= len(first) / 2:
-        return []
-    if len({str(fields) for fields in first}) < _DIFFERENT * (len(first) - count):
-        return []
-    what = f"{count:,} of the first {len(first):,} records repeat the one before"
-    return [f"{what}; such a record is predicted just after it was learned"]
+    """Return a sentence if records repeat others, among records that are mostly different."""
+    different = len({str(fields) for fields in first})
+    least = max(_REPEATED, len(first) / 100)
+    count, twice = sum(a == b for a, b in pairwise(first)), len(first) - different
+    if least <= count <= len(first) / 2 and different >= _DIFFERENT * (len(first) - count):
+        what = f"{count:,} of the first {len(first):,} records repeat the one before"
+        return [f"{what}; such a record is predicted just after it was learned"]
+    if least <= twice <= (1 - _DIFFERENT) * len(first):
+        return [f"{twice:,} of the first {len(first):,} records are equal to an earlier one"]
+    return []
 
 
 def types_of(columns: Sequence[ColumnProfile], format: EventFormat) -> dict[str, str]:
@@ -164,7 +199,11 @@ def types_of(columns: Sequence[ColumnProfile], format: EventFormat) -> dict[str,
     for column in columns:
         if column.name == format.target and column.type.partition(":")[0] == NUMBER:
             types[column.name] = column.type
-    return {name: kind for name, kind in types.items() if name not in format.types}
+    return {
+        name: kind
+        for name, kind in types.items()
+        if name not in format.types or kind.startswith(f"{format.types[name]}:")
+    }
 
 
 def _is_nothing(column: ColumnProfile) -> bool:
@@ -217,10 +256,10 @@ def noted(columns: Sequence[ColumnProfile], format: EventFormat) -> list[str]:
         configured = column.name in format.ignore or column.name in format.roles
         if base in _NOTED and not configured:
             by_type.setdefault(base, []).append(column.name)
-    notes = [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in by_type.items()]
+    notes = [f"{_NOTED[base]}: {listed(names)}; --type changes that" for base, names in by_type.items()]
     parts = [(column.name, column.type.partition(":")) for column in columns]
     units = [f"{name} ({unit})" for name, (kind, colon, unit) in parts if kind == NUMBER and colon]
-    notes += [f"read as numbers with a unit: {', '.join(units)}; --type changes that"] if units else []
+    notes += [f"read as numbers with a unit: {listed(units)}; --type changes that"] if units else []
     if empty := sum(map(_is_nothing, columns)):
         notes.append(f"ignored, since they have neither a name nor values: {empty} columns")
     return notes

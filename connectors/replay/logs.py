@@ -27,9 +27,9 @@ from streamk.evaluation.label_delay import LabelDelay, check_delay
 _PLAIN = EventFormat()
 _OF_FORMAT = {
     "delimiter": "delimiter", "decimal": "decimal", "missing": "missing", "type": "types", "ignore": "ignore",
-    "only": "features",
+    "only": "features", "encoding": "encoding", "columns": "columns", "skip": "skip", "comment": "comment",
 }  # fmt: skip
-_DIALECT = "delimiter", "decimal"
+_DIALECT = "delimiter", "decimal", "encoding", "columns", "skip", "comment"
 _KAFKA = "kafka://"
 CHUNKS = "chunks"
 PROTOCOLS = ("prompt", "100", "1000", CHUNKS)

@@ -50,7 +50,7 @@ class Events(Section):
         "json", description="json, csv, msgpack, or avro by the schemas of [registry]"
     )
     columns: list[str] | None = Field(
-        None, description="names of the values of a CSV line; a log on disk names them in its first line"
+        None, description="names of the values of a CSV line; a log on disk may name them in its first line"
     )
     target: str = Field(min_length=1, description="field to predict; an event without it is predicted only")
     features: list[str] | dict[str, str] | None = Field(

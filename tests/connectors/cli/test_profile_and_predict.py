@@ -209,3 +209,138 @@ def test_a_model_that_needs_labels_is_saved_and_used_with_a_warning(tmp_path):
         assert warning in done.stderr
     trained = run("train", tmp_path / "follows.csv", "--target", "y", "--save", model, "--shards", "1")
     assert "without new labels, expect " in trained.stderr
+
+
+def test_predictions_repeat_fields_of_the_log(tmp_path):
+    """As they are written, also those that are inputs, missing, or over two lines."""
+    log = tmp_path / "log.csv"
+    rows = [f'A-{k},{k % 7},{("NA", "DE")[k % 2]},"two\nlines {k}",{"uv"[k % 7 > 3]}' for k in range(200)]
+    log.write_text("id,a,land,note,y\n" + "\n".join(rows) + "\n1,2\n")
+    model = tmp_path / "m.streamk"
+    assert run("replay", log, "--target", "y", *FAST, "--no-baseline", "--save", model).exit_code == 0
+    output = tmp_path / "p.csv"
+    done = run("predict", model, log, "--keep", "id, note, land, a", "--output", output)
+    assert done.exit_code == 0, done.output
+    assert b"\r" not in output.read_bytes()
+    with output.open(newline="", encoding="utf-8") as file:
+        predictions = list(csv.DictReader(file))
+    assert list(predictions[0])[:6] == ["id", "note", "land", "a", "file", "line"]
+    assert [row["id"] for row in predictions] == [f"A-{k}" for k in range(200)]
+    assert predictions[8]["note"] == "two\nlines 8"
+    assert (predictions[8]["land"], predictions[8]["a"], predictions[8]["line"]) == ("NA", "1", "19")
+    plain = tmp_path / "plain.csv"
+    run("predict", model, log, "--output", plain)
+    with plain.open(newline="", encoding="utf-8") as file:
+        assert [row["prediction"] for row in csv.DictReader(file)] == [
+            row["prediction"] for row in predictions
+        ]
+    printed = run("predict", model, log, "--keep", "id").stdout.splitlines()
+    assert json.loads(printed[0])["id"] == "A-0"
+
+
+@pytest.mark.parametrize(
+    ("keep", "sentence"),
+    [("none", "there is no column 'none'"), ("line", "--keep line: predictions have a column of this name")],
+)
+def test_a_field_that_cannot_be_kept_is_named(tmp_path, keep, sentence):
+    log = made(tmp_path / "log.csv", 60)
+    model = tmp_path / "m.streamk"
+    run("replay", log, "--target", "y", *FAST, "--no-baseline", "--save", model)
+    done = run("predict", model, log, "--keep", keep, "--output", tmp_path / "p.csv")
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+
+
+def test_a_model_of_a_log_without_header_predicts_such_logs(tmp_path):
+    log, model = tmp_path / "log.data", tmp_path / "m.streamk"
+    log.write_text("".join(f"{k % 7}.5,{k % 3},{'uv'[k % 7 > 3]}\n" for k in range(200)))
+    options = ["--columns", "a, b,kind", "--target", "kind"]
+    done = run("replay", log, *options, *FAST, "--no-baseline", "--save", model)
+    assert "200 events" in done.stdout, done.output
+    done = run("predict", model, log, "--json", "--output", tmp_path / "p.csv")
+    assert json.loads(done.stdout)["scored"] == 200
+    done = run("replay", log, "--target", "kind", *FAST)
+    assert "--columns a,b,… names the 3 columns" in done.stderr
+    done = run("replay", log, "--columns", "a,kind", "--target", "kind", *FAST)
+    assert "--columns has 2 names, and the rows have 3 values, as 0.5, 0, u" in done.stderr
+
+
+def test_lines_above_the_header_and_comments_are_not_read(tmp_path):
+    log = tmp_path / "log.csv"
+    rows = "".join(f"{k % 7},{'uv'[k % 7 > 3]}\n" + "//note\n" * (k % 10 == 0) for k in range(200))
+    log.write_text("a,b\n1,2\n3,4\na,y\n" + rows)
+    done = run("replay", log, "--target", "y", "--skip", 3, "--comment", "//", *FAST, "--no-baseline")
+    assert "200 rows: 200 events, 0 skipped" in done.stdout, done.output
+    assert run("profile", log, "--skip", -1).exit_code == 2
+
+
+def warnings_of(tmp_path, header, rows, *options):
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join([header, *rows]) + "\n")
+    columns = json.loads(run("profile", log, "--target", "y", *options, "--json").stdout)["columns"]
+    return {column["column"]: column["warning"] for column in columns}
+
+
+def test_columns_that_say_what_the_target_is_are_named(tmp_path):
+    rng = random.Random(2)
+    rows = []
+    for _ in range(300):
+        y = rng.choice(["paid", "open"])
+        rows.append(f"{y},{('closed', 'due')[y == 'open']},{rng.choice('ab')},{rng.choice('ab')},{y}")
+    found = warnings_of(tmp_path, "same,status,n,m,y", rows)
+    assert "it has the values of y in each of the first records" in found["same"]
+    assert "it says what y is in each of the first records" in found["status"]
+    assert not found["n"]
+    numbers = [rng.uniform(0, 40) for _ in range(300)]
+    rows = [f"{c * 1.8 + 32:.10f},{c + rng.gauss(0, 0.1):.10f},{c:.10f}" for c in numbers]
+    found = warnings_of(tmp_path, "fahrenheit,near,y", rows)
+    assert "it says what y is" in found["fahrenheit"]
+    assert not found["near"]
+
+
+def test_columns_with_few_values_or_one_are_named(tmp_path):
+    rows = [f"{'x' if k == 5 else ''},1,{'Y' if k % 2 else ''},{k % 7},{'uv'[k % 3 > 0]}" for k in range(300)]
+    found = warnings_of(tmp_path, "empty,one,flag,n,y", rows)
+    assert "nearly empty: 1 of the first 300 records have a value" in found["empty"]
+    assert found["one"] == "constant"
+    assert not found["flag"]  # whether it is there says something
+
+
+def test_units_are_found_under_a_type_and_misfits_are_named(tmp_path):
+    rows = [f"{80 + k % 9}.5 rpm,{'x' if k % 9 == 0 else k},{'uv'[k % 2]}" for k in range(300)]
+    found = warnings_of(tmp_path, "speed,n,y", rows, "--type", "speed=number", "--type", "n=number")
+    assert not found["speed"]
+    assert "34 of 300 values are no number and are read as missing: 'x'" in found["n"]
+    done = run(
+        "replay", tmp_path / "log.csv", "--target", "y", "--type", "speed=number", *FAST, "--no-baseline"
+    )
+    assert "values of speed do not fit" not in done.stdout
+    assert "read as numbers with a unit: speed (rpm)" in done.output
+
+
+def test_the_table_of_a_profile_has_whole_sentences_below(tmp_path):
+    rows = [f"00{k % 9},1,2,{'uv'[k % 2]}" for k in range(300)]
+    (tmp_path / "log.csv").write_text("\n".join(["code,one,two,y", *rows]))
+    shown = run("profile", tmp_path / "log.csv", "--target", "y").stdout
+    assert "look at:\n" in shown
+    assert "  one, two: constant\n" in shown
+    assert "  code: codes with leading zeros are categories\n" in shown
+    assert ": \n" not in shown
+
+
+def test_a_profile_names_records_that_cannot_be_read(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("a,y\n" + "1,u\n2,v\n" * 30 + "city,size,area\nx,1,2\n")
+    sentence = f"2 of the first 62 records cannot be read: {path}, line 62: cannot be decoded: 3 values"
+    assert sentence in run("profile", path, "--target", "y").stdout
+    path.write_text(json.dumps([{"a": k, "y": "uv"[k % 2]} for k in range(30)])[:-1])
+    assert "the JSON array does not close" in run("profile", path, "--target", "y").stdout
+
+
+def test_a_profile_of_many_columns_lists_few_names(tmp_path):
+    names = [f"c{k}" for k in range(3000)]
+    rows = [",".join(f"2024-01-{k % 28 + 1:02}" for _ in names) + f",{'uv'[k % 2]}" for k in range(30)]
+    (tmp_path / "log.csv").write_text("\n".join([",".join([*names, "y"]), *rows]))
+    done = run("profile", tmp_path / "log.csv", "--target", "y")
+    assert done.exit_code == 0, done.output
+    assert "c18, c19 and 2,980 more" in done.stdout

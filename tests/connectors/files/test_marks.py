@@ -76,7 +76,7 @@ def test_damaged_compressed_data(tmp_path, pack, how):
     middle = len(whole) // 2
     data = whole[:middle] if how == "cut short" else whole[:middle] + b"\xff" * 40 + whole[middle + 40 :]
     path = write(tmp_path, data)
-    with pytest.raises(Failure, match="the compressed data is cut short or damaged") as raised:
+    with pytest.raises(Failure, match="the data is cut short or damaged") as raised:
         rest(opened(path)[0])
     assert raised.value.code == POSITION
     assert str(path) in str(raised.value)
@@ -99,5 +99,5 @@ def test_damaged_compressed_data_on_the_way_to_a_position(tmp_path, pack):
 
 def test_a_compressed_header_that_is_damaged(tmp_path):
     for packed in ("gzip", "zstd"):
-        with pytest.raises(Failure, match="the compressed data is cut short or damaged"):
+        with pytest.raises(Failure, match="the data is cut short or damaged"):
             made(write(tmp_path, PACK[packed](CSV.encode())[:11]), "csv")

@@ -278,9 +278,9 @@ def test_records_with_a_target_and_no_input_are_skipped(tmp_path, form, at):
     ("data", "message"),
     [
         ("", "is empty"),
-        ("1,2\n3,4\n", r"holds only numbers \(1, 2\); the first line of CSV must name the columns"),
+        ("1,2\n3,4\n", r"holds only numbers \(1, 2\); name the 2 columns with --columns a,b,…"),
         ("a,b\n1,2\n", "there is no column 'y'; use a or b"),
-        ('[{"y": 1}]', "is a JSON array"),
+        ("[1, 2]", "is a JSON array without objects"),
         ('{"a": 1}\n', "the target 'y' is missing; there are a"),
         (as_parquet([{"a": 1}]), "there is no column 'y'; there are a"),
         (b"PAR1 and no more", "it is no Parquet file"),
