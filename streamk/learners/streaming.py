@@ -307,6 +307,16 @@ class StreamingLearner(Learner):
             self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part], part.start)
         return out
 
+    def _predict_alike(self, rows: EncodedRows) -> Array:
+        out = np.zeros((len(rows.values), self._outputs))
+        self._predict_rows(rows, out)
+        return out
+
+    def _background(self) -> EncodedRows | None:
+        if self._map is None or self._map.sections is None:
+            return None
+        return self._codec.inputs.restore_values(self._map.sections.sample.events().rows)
+
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         """Learn the rows in order and, if ``wanted``, return the predictions made before each.
 
