@@ -23,3 +23,7 @@ __version__ = "0.5.0"
 __all__ = ["RandomFeatures", "load", "loads"]
 __all__ += exact.__all__
 __all__ += learners.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__", "__version__"])

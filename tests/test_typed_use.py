@@ -82,3 +82,9 @@ def test_public_functions_have_types_without_any(thing: object) -> None:
     target = thing.__init__ if inspect.isclass(thing) else thing
     annotations = getattr(target, "__annotations__", {})
     assert not [key for key, kind in annotations.items() if re.search(r"\bAny\b", str(kind))]
+
+
+def test_the_package_lists_public_names_only():
+    import streamk
+
+    assert {*dir(streamk)} == {*streamk.__all__, "__doc__", "__version__"}

@@ -92,6 +92,11 @@ COMMANDS = {
         "Predict every record of a log with a saved model, and score those that have a target.",
         "streamk predict model.streamk new.csv --output predictions.csv",
     ),
+    "explain": Subcommand(
+        "explain",
+        "Say why a model predicts what it does: for one record of a log, or over all of them.",
+        "streamk explain model.streamk new.csv --line 12",
+    ),
     "profile": Subcommand(
         "profile",
         "Print the type of each column, what a learner will see of it, and what to look at.",
@@ -131,7 +136,7 @@ def load(name: str) -> Any:
     defined = vars(importlib.import_module(f"connectors.cli.{place.module}"))
     group = defined[name.replace("-", "_")] if not place.example else None
     if group is None:
-        group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        group = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
         group.command(name, epilog=f"For example: {place.example}")(defined[f"{name}_command"])
     command = typer.main.get_command(group)
     command.name = name
@@ -150,7 +155,9 @@ class _Subcommands(TyperGroup):
         return name, load(name) if name in COMMANDS else command, remaining
 
 
-app = typer.Typer(cls=_Subcommands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    rich_markup_mode=None, cls=_Subcommands, no_args_is_help=True, pretty_exceptions_enable=False
+)
 _SHOWN = "numba", "numpy", "river", "kafka-python"  # packages whose versions matter in a report of a fault
 
 

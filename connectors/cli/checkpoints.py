@@ -19,7 +19,10 @@ from connectors.state.disk import CheckpointStore
 from streamk.arrays import Json
 
 checkpoints = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Look at checkpoints, and go back to one."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Look at checkpoints, and go back to one.",
 )
 SAVEPOINT = ".savepoint"
 Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]

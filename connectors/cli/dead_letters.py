@@ -24,7 +24,10 @@ _FIRST = 60  # characters of a value
 _REASONS = 20  # in the table; --json has all of them
 
 dead_letters = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Look at dead letters, and send them back to the source."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Look at dead letters, and send them back to the source.",
 )
 
 

@@ -6,7 +6,7 @@ import csv
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -119,17 +119,27 @@ def names_in(text: str) -> list[str]:
 
 
 def with_format_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter ``reading`` is replaced by the options of :class:`FormatOptions`."""
-    format_options = list(inspect.signature(FormatOptions, eval_str=True).parameters.values())
+    """Return a command in which options take the place of a parameter that is a dataclass of them."""
     signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Callable[..., object]] = {
+        parameter.name: parameter.annotation
+        for parameter in signature.parameters.values()
+        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
+    }
+    options = {
+        name: list(inspect.signature(group, eval_str=True).parameters.values())
+        for name, group in groups.items()
+    }
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        parameters += format_options if parameter.name == "reading" else [parameter]
+        parameters += options.get(parameter.name, [parameter])
 
     @functools.wraps(command)
     def expanded(**arguments: object) -> None:
-        options: Json = {option.name: arguments.pop(option.name, option.default) for option in format_options}
-        command(reading=FormatOptions(**options), **arguments)
+        for name, group in groups.items():
+            values: Json = {each.name: arguments.pop(each.name, each.default) for each in options[name]}
+            arguments[name] = group(**values)
+        command(**arguments)
 
     vars(expanded)["__signature__"] = signature.replace(parameters=parameters)
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

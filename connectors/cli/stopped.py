@@ -14,7 +14,10 @@ from connectors.contract.errors import USAGE, Failure
 from connectors.contract.sections import BY_CHECKPOINT, BY_GROUP, EARLIEST, LATEST
 
 labels = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Edit the labels that a stopped daemon has learned."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Edit the labels that a stopped daemon has learned.",
 )
 
 

@@ -55,7 +55,7 @@ from streamk.evaluation.results import Results, finite
 FIRST = 2048  # events before the first contender is dropped
 SURE = 0.01  # of a wrong drop by the test, over all contenders at one doubling
 GRIDS: dict[str, dict[str, Sequence[str]]] = {
-    "kernel": {"features": ("768", "2304"), "label_memory": ("true", "false")},
+    "kernel": {"features": ("768", "1536", "2304"), "label_memory": ("true", "false")},
     "kaczmarz": {
         "features": ("512", "2048"),
         "bandwidth": ("none", "1", "3"),

@@ -107,6 +107,15 @@ def task_of(models: Sequence[ModelFile]) -> str | None:
     return next((TASKS[labels_of(model.learner) is None] for model in models), None)
 
 
+def field_of(name: str) -> str:
+    """Return the field of an input: of a date's calendar inputs and of words, the field that they come from.
+
+    >>> field_of("when@weekday.sin"), field_of("note#12"), field_of("price")
+    ('when', 'note', 'price')
+    """
+    return _DERIVED.sub("", name)
+
+
 def inputs_of(model: ModelFile) -> list[str]:
     """Return the fields that a model has learned, as far as they are known."""
     _, learner, stored = model
@@ -116,7 +125,7 @@ def inputs_of(model: ModelFile) -> list[str]:
         gone = {stored.get("target"), *stored.get("ignore", ())}
         types = {name: kind for name, kind in stored["types"].items() if name not in gone}
         return [name for name, kind in types.items() if kind.partition(":")[0] not in NO_INPUT]
-    return list(dict.fromkeys(_DERIVED.sub("", name) for name in learner.number_names or ()))
+    return list(dict.fromkeys(field_of(name) for name in learner.number_names or ()))
 
 
 @dataclass(frozen=True)

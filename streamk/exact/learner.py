@@ -163,6 +163,9 @@ class ExactLearner(Learner):
         parts = [self._answers(rows.rows(inputs, s.start, s.stop)) for s in slices(len(rows), _PIECE)]
         return np.concatenate(parts) if parts else np.zeros((0, self._codec.outputs))
 
+    def _predict_alike(self, rows: EncodedRows) -> Array:
+        return self._answers(rows)
+
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         out = np.zeros((len(rows) if wanted else 0, max(outputs, self._codec.outputs)))
         for piece in slices(len(rows), _PIECE):

@@ -15,6 +15,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
 from streamk.encoding.targets import check_weights, targets, weight_of, without_label
+from streamk.learners.explanation import Explanation
 from streamk.learners.learner import ColumnNames, Learner
 
 
@@ -113,6 +114,54 @@ class Classifier(Learner, base.MiniBatchClassifier):
         """Return probabilities ``(n, labels)``, and leave no trace of the predictions in the learner."""
         with self._leave_no_trace():
             return self._predict_labels(batch(X, names))
+
+    def explain_one(self, x: Event, label: Label | None = None) -> Explanation:
+        """Return the probability of a class as a sum: a base value, and a contribution of every field.
+
+        ``base + sum(contributions.values())`` is the probability that :meth:`predict_proba_one` returns, to
+        rounding. Contributions are Shapley values (:mod:`streamk.learners.explanation`), estimated from at
+        most 32 permutations of the fields, the same for every event with as many. The learner does not
+        change.
+
+        Parameters
+        ----------
+        x
+            As for :meth:`learn_one`.
+        label
+            The class; the most probable one by default.
+
+        Returns
+        -------
+        Explanation
+            In probability: 0.1 is ten percentage points.
+
+        Raises
+        ------
+        ValueError
+            If a value cannot be taken, or the learner has no such class.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> events = [{"a": i % 7, "colour": ("red", "blue")[i % 2]} for i in range(400)]
+        >>> learner = streamk.KernelClassifier(seed=7)
+        >>> learner.learn_many(events, [x["colour"] == "red" for x in events])
+        >>> explanation = learner.explain_one({"a": 6, "colour": "red"}, label=True)
+        >>> round(explanation.prediction, 1), list(explanation.contributions)
+        (1.0, ['colour', 'a'])
+        """
+        labels = self._labels.values
+        if label is None:
+            with self._leave_no_trace():
+                out = self._predict_event(x)
+            code = 0 if out is None else int(out.argmax())
+        elif label in labels:
+            code = labels.index(label)
+        else:
+            listed = ", ".join(map(repr, labels)) or "none yet"
+            raise ValueError(f"the learner has no class {label!r}; its classes are {listed}")
+        explanation = self._explain(x, code, 1.0 / max(len(labels), 1))
+        return explanation._replace(label=labels[code] if labels else None)
 
     @overload
     def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> AnyArray: ...

@@ -444,6 +444,11 @@ class _Kernel(StreamingLearner):
             self._run_stale(self._map, still, self._stale_experts.combiner.record, by_stale)
             out += shares[:, None] * (by_stale - out)
 
+    def _predict_alike(self, rows: EncodedRows) -> Array:
+        out = np.zeros((len(rows.values), self._outputs))
+        self._predict_rows(rows, out, shares=self._shares(1).repeat(len(out)))
+        return out
+
     def _look(self) -> TimeLike:
         """Return the time-like numbers so far."""
         if self._map is not None and self._map.sections is not None:

@@ -15,14 +15,15 @@ import numpy as np
 from river import base
 
 from streamk import model_file
-from streamk.arrays import Array, Arrays, Json, Pickled
+from streamk.arrays import Array, Arrays, Json, Pickled, padded
 from streamk.encoding.batches import Batch, portions
 from streamk.encoding.codec import EVENTS, KNOWN, Codec
-from streamk.encoding.fields import Event
+from streamk.encoding.fields import Event, name_of
 from streamk.encoding.labels import Label, plain
-from streamk.encoding.rows import slices
+from streamk.encoding.rows import EncodedRows, slices
 from streamk.encoding.targets import check_weights, targets
 from streamk.handles import make_handle
+from streamk.learners.explanation import Explanation, explain
 from streamk.learners.kernel_loop import observe_block
 from streamk.learners.summary import Summary
 from streamk.learners.waiting import Held, Seen, Waiting
@@ -286,6 +287,27 @@ class Learner(Pickled, base.Estimator):
         >>> learner.view_array([{"a": 3.0}]).round(1)
         array([3.])
         """
+
+    def _explain(self, x: Event, column: int, untrained: float) -> Explanation:
+        """Return an output as a sum; ``untrained`` is its value before any learning."""
+
+        def predict(rows: EncodedRows) -> Array:
+            return padded(self._predict_alike(rows), (len(rows.values), column + 1))[:, column]
+
+        with self._leave_no_trace():
+            out = self._predict_event(x)
+        if out is None:
+            return Explanation(untrained, untrained, dict.fromkeys(map(name_of, x), 0.0))
+        prediction = float(out[column]) if column < len(out) else 0.0
+        return explain(self._codec.inputs, x, prediction, self._background(), predict)
+
+    def _background(self) -> EncodedRows | None:
+        """Return recent events, if it stores any."""
+        return None
+
+    @abstractmethod
+    def _predict_alike(self, rows: EncodedRows) -> Array:
+        """Return predictions ``(n, K)`` of checked rows, each as the next event, after any learning."""
 
     def _leave_no_trace(self) -> AbstractContextManager[None]:
         """Return a context in which predictions count nothing."""

@@ -20,6 +20,7 @@ from streamk.encoding.targets import (
     weight_of,
     without_label,
 )
+from streamk.learners.explanation import Explanation
 from streamk.learners.learner import ColumnNames, Learner
 
 
@@ -67,6 +68,40 @@ class Regressor(Learner, base.MiniBatchRegressor):
         rows = batch(X, names)
         with self._leave_no_trace():
             return np.array(_column(self._predict_batch(rows), len(rows)))
+
+    def explain_one(self, x: Event) -> Explanation:
+        """Return the prediction of an event as a sum: a base value, and a contribution of every field.
+
+        ``base + sum(contributions.values())`` is what :meth:`predict_one` returns, to rounding. Contributions
+        are Shapley values (:mod:`streamk.learners.explanation`), estimated from at most 32 permutations of
+        the fields, the same for every event with as many. The learner does not change.
+
+        Parameters
+        ----------
+        x
+            As for :meth:`learn_one`.
+
+        Returns
+        -------
+        Explanation
+            In units of the target.
+
+        Raises
+        ------
+        ValueError
+            If a value cannot be taken.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> events = [{"a": float(i % 7), "b": float(i % 5)} for i in range(400)]
+        >>> learner = streamk.KernelRegressor(seed=7)
+        >>> learner.learn_many(events, [3.0 * x["a"] for x in events])
+        >>> explanation = learner.explain_one({"a": 6.0, "b": 1.0})
+        >>> round(explanation.prediction), list(explanation.contributions)
+        (18, ['a', 'b'])
+        """
+        return self._explain(x, 0, 0.0)
 
     @overload
     def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> Array: ...

@@ -126,6 +126,7 @@ class StreamingLearner(Learner):
     scale_target = True  # a parameter of regressors
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
     _is_frozen = False
+    _compared_with: EncodedRows | None = None  # by explanations of a frozen learner; not saved
     _teaches = EVERYTHING  # what learns from many rows (:func:`streamk.learners.kernel_loop.process_rows`)
     _arguments: tuple[Any, ...] | None = None  # of the compiled loop; None: to be made again
     _handles: Handles | None = None  # of these
@@ -306,6 +307,18 @@ class StreamingLearner(Learner):
         for part in slices(len(rows), _PIECE):
             self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part], part.start)
         return out
+
+    def _predict_alike(self, rows: EncodedRows) -> Array:
+        out = np.zeros((len(rows.values), self._outputs))
+        self._predict_rows(rows, out)
+        return out
+
+    def _background(self) -> EncodedRows | None:
+        if self._compared_with is not None:
+            return self._compared_with
+        if self._map is None or self._map.sections is None:
+            return None
+        return self._codec.inputs.restore_values(self._map.sections.sample.events().rows)
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         """Learn the rows in order and, if ``wanted``, return the predictions made before each.
@@ -747,7 +760,7 @@ class StreamingLearner(Learner):
         """
         made = self.closed()
         made._freeze(self)
-        made._is_frozen = True
+        made._is_frozen, made._compared_with = True, self._background()
         return made
 
     def _freeze(self, learner: Self) -> None:

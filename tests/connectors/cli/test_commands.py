@@ -84,6 +84,19 @@ def test_the_options_of_examples_exist(arguments, monkeypatch):
     command.make_context(arguments[-1], words)  # parses the words, and runs nothing
 
 
+@pytest.mark.parametrize("arguments", [*commands()], ids=" ".join)
+def test_help_prints_brackets_and_has_wide_descriptions(arguments, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    command = load(arguments[0])
+    command = command.commands[arguments[1]] if arguments[1:] else command
+    done = run(*arguments, "--help").output
+    words = set(plain(done).split())
+    texts = [command.help, *(getattr(each, "help", None) or "" for each in command.params)]
+    assert not [word for text in texts for word in text.split() if "[" in word and word not in words]
+    assert max(map(len, done.splitlines())) <= 80
+    assert "│" not in done  # panels take a third of the line
+
+
 def test_help_lists_every_command():
     listed = run("--help").output
     assert all(name in listed for name in COMMANDS)
@@ -125,7 +138,7 @@ def log(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["replya"], "No such command 'replya'. Did you mean 'replay'?"),
+        (["replya"], "No such command 'replya'. Did you mean 'replay'"),
         (["replay", "{log}", "--targt", "y"], "--target"),
         (["replay", "{log}", "--target", "y", "--learner", "kernl"],
          "streamk: --learner kernl: no such learner; did you mean kernel?"),

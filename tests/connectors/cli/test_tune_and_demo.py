@@ -150,3 +150,15 @@ def test_the_demonstration(tmp_path):
     line = next(row for row in done.stdout.splitlines() if row.startswith("streamk replay"))
     again = run(*line.split()[1:], cwd=tmp_path)
     assert again.returncode == 0, again.stderr
+
+
+def test_every_grid_has_the_default_configuration():
+    import dataclasses
+
+    from connectors.cli.tune import GRIDS
+    from connectors.events.learners import LEARNERS
+
+    for learner, grid in GRIDS.items():
+        for cls in LEARNERS[learner].values():
+            defaults = {field.name: str(field.default).lower() for field in dataclasses.fields(cls)}
+            assert all(defaults[key] in values for key, values in grid.items()), cls
