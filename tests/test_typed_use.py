@@ -84,7 +84,7 @@ def test_public_functions_have_types_without_any(thing: object) -> None:
     assert not [key for key, kind in annotations.items() if re.search(r"\bAny\b", str(kind))]
 
 
-def test_the_package_lists_public_names_only():
+def test_the_package_lists_public_names_only() -> None:
     import streamk
 
     assert {*dir(streamk)} == {*streamk.__all__, "__doc__", "__version__"}
