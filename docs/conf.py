@@ -16,9 +16,10 @@ version = release = streamk.__version__
 copyright = author
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton"]
+extensions += ["sphinx_design"]
 exclude_patterns = ["decisions.md"]  # for those who change the code
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = [
     "myst.xref_missing",  # links to files of the repository, which tests/test_pages.py checks
@@ -31,6 +32,7 @@ nb_execution_timeout = 300
 nb_execution_show_tb = True  # of a failed cell, in a warning, which fails the build
 nb_merge_streams = True
 
+templates_path = ["templates"]
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc has them
 numpydoc_show_class_members = False
