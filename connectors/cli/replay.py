@@ -98,7 +98,9 @@ def replay_command(
         ),
     ] = None,
     metric: Metric = None,
-    interval: Annotated[int, typer.Option(min=1, help="Events of a window of the curves.")] = 1000,
+    interval: Annotated[
+        int | None, typer.Option(min=1, help="Events of a window of the curves; it fits the log by default.")
+    ] = None,
     level: Annotated[
         float | None, typer.Option(help="Score intervals of numbers of that level, as 0.9.")
     ] = None,

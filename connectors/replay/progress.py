@@ -21,6 +21,7 @@ from streamk.arrays import Json
 from streamk.evaluation import Contest, Results
 from streamk.evaluation.label_delay import LabelDelay
 from streamk.evaluation.metric import METRICS
+from streamk.evaluation.windows import fitting
 
 _VERSION = 6
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
@@ -29,7 +30,7 @@ _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the tim
 class Scoring(NamedTuple):
     """How contenders are scored: see :class:`streamk.evaluation.Contest`."""
 
-    interval: int = 1000
+    interval: int | None = None  # fits the log
     by: str | None = None
     level: float | None = None
     predictions: Path | None = None  # the file for every prediction
@@ -90,7 +91,7 @@ class Replay:
     @classmethod
     def beginning(cls, task: str, models: Json, scoring: Scoring, late: LabelDelay | None) -> Replay:
         """Return a replay without events."""
-        how = scoring.interval, scoring.by, scoring.level, scoring.metric
+        how = scoring.interval or fitting(None), scoring.by, scoring.level, scoring.metric
         return cls(task, Contest(models, task, *how), late)
 
     @property

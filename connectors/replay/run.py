@@ -31,6 +31,7 @@ from streamk.evaluation.adapters import EventChunk
 from streamk.evaluation.contest import CHUNK, RefusedError, Scored
 from streamk.evaluation.label_delay import DelayByChunks, LabelDelay, Refuse, delay_of
 from streamk.evaluation.replaying import LOOK, warm
+from streamk.evaluation.windows import fitting
 
 Watch = Callable[[Replay], None]
 _FREEZE = 0.75  # part of the log after which the first contender is also scored without new labels
@@ -309,6 +310,7 @@ def replay_log(
         contenders |= {
             name: model for name, model in baselines(chosen, task).items() if name not in contenders
         }
+        scoring = _with_windows(scoring, log, head, limit)
         run = Replay.beginning(task, contenders, scoring, late)
         if checkpoint is not None:
             run = checkpoint.read(run)
@@ -352,6 +354,15 @@ def _save(run: Replay, file: PredictionWriter | None, checkpoint: ReplayCheckpoi
         run.contest.give_up()
     else:
         checkpoint.write(run)
+
+
+def _with_windows(scoring: Scoring, log: Log, head: Sequence[RecordBatch], limit: int | None) -> Scoring:
+    """Return how to score in windows that fit the log, by the part of it that was read."""
+    if scoring.interval is not None:
+        return scoring
+    share = min(log.done / log.size, 1.0) if log.size else 0.0
+    events = min(sum(map(len, head)) / share, limit or math.inf) if share else limit
+    return scoring._replace(interval=fitting(events))
 
 
 def _read_head(reading: Iterator[RecordBatch]) -> list[RecordBatch]:

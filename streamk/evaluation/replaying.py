@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice
 from typing import Any
 
@@ -17,6 +17,7 @@ from streamk.evaluation.adapters import EventChunk, LearnerAdapter
 from streamk.evaluation.contest import CHUNK, Contest, RefusedError
 from streamk.evaluation.label_delay import LabelDelay, delay_of
 from streamk.evaluation.results import Results
+from streamk.evaluation.windows import fitting
 from streamk.learners.learner import Learner
 
 LOOK = 1000  # events from which the task is inferred
@@ -30,7 +31,7 @@ def replay(
     delay: object = 0,
     *,
     task: str | None = None,
-    interval: int = 1000,
+    interval: int | None = None,
     by: str | None = None,
     level: float | None = None,
     metric: str | None = None,
@@ -56,7 +57,8 @@ def replay(
         ``"classification"`` or ``"regression"``; inferred from the first targets by default
         (:func:`tell_task`).
     interval
-        Events of a window of the curves.
+        Events of a window of the curves; by default 1,000, and fewer if events have a length of
+        25,000 or less.
     by
         A field whose values make slices.
     level
@@ -89,6 +91,9 @@ def replay(
     head = list(islice(stream, LOOK))
     if not head:
         raise ValueError("there are no events")
+    if interval is None:
+        sized = events[1] if isinstance(events, tuple) and len(events) == 2 else events
+        interval = fitting(len(sized) if isinstance(sized, Sized) else None)
     contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level, metric)
     Results(contest, metrics)  # raises on wrong metrics before anything is learned
     warm(contenders, contest.task, head[:2])

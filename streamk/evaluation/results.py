@@ -12,7 +12,7 @@ import numpy as np
 from streamk.arrays import Array, Json
 from streamk.evaluation.adapters import Frozen, LearnerAdapter, ModelAdapter
 from streamk.evaluation.bootstrap import BatchMeans, Interval, interval
-from streamk.evaluation.comparison import DIVERGED, Comparison, compare
+from streamk.evaluation.comparison import DIVERGED, LEVEL, Comparison, compare
 from streamk.evaluation.contender_metrics import ContenderMetrics
 from streamk.evaluation.contest import Contest
 from streamk.evaluation.metric import METRICS, TASKS
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-LEVEL = 0.9  # of intervals
 _SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "auc")  # between 0 and 1
 
 
@@ -145,7 +144,7 @@ class Results:
         return Windows(curve.columns, curve.rows, curve.interval, np.array(curve.cumulative))
 
     def sureness(self, name: str) -> Interval | None:
-        """Return the headline metric with a 90 % interval, None if there are too few events."""
+        """Return the headline metric with a 95 % interval, None if there are too few events."""
         most = 1.0 if self.headline in _SHARES else math.inf
         loss = interval(self._standing(name).losses(self.headline), LEVEL, (0.0, most))
         if loss is None or METRICS[self.headline].better < 0:

@@ -16,6 +16,17 @@ KINDS: Json = {"classes": ClassSums, "numbers": NumberSums}
 S = TypeVar("S", bound=Sums)
 
 
+def fitting(events: float | None) -> int:
+    """Return how many events a window has, at most 1,000, so that a log has 20 to 50 windows or more.
+
+    ``events`` is how many the log has, None if that is not known.
+
+    >>> [fitting(events) for events in (150, 1957, 45_312, None)]
+    [10, 50, 1000, 1000]
+    """
+    return next((k for k in (10, 20, 50, 100, 200, 500) if events is not None and events <= 50 * k), 1000)
+
+
 def kind_of(sums: Sums) -> str:
     """Return the name of a kind of sums in :data:`KINDS`."""
     return next(name for name, kind in KINDS.items() if isinstance(sums, kind))

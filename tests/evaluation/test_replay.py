@@ -200,7 +200,7 @@ def test_intervals_and_an_event_that_is_refused(bad):
     assert (refused.value.row, contest.events, contest.models["it"].events) == (40, 40, 40)
     contest.take([x for x, _ in pairs[41:]], [y for _, y in pairs[41:]])
     model = streamk.KernelRegressor(seed=1)
-    expected = replay(without, {"it": model}, task="regression", level=0.9)
+    expected = replay(without, {"it": model}, task="regression", level=0.9, interval=1000)
     assert contest.models["it"].to_bytes() == model.to_bytes()
     assert Results(contest).to_dict() == expected.to_dict()
 

@@ -18,6 +18,7 @@ from connectors.replay.page.charts import (
     histogram,
     legend,
     line_chart,
+    readings,
     reliability_diagram,
 )
 from connectors.replay.page.tables import Rows
@@ -35,7 +36,7 @@ from streamk.evaluation.metric import HEADLINES, TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
 __all__ = ["WindowedMetrics", "document", "page"]
-_SIDE_BY_SIDE = 4  # classes up to which two confusion matrices fit next to each other
+_SIDE_BY_SIDE = 4  # classes, or contenders, up to which two tables fit next to each other
 
 
 class WindowedMetrics(Protocol):
@@ -58,10 +59,13 @@ class WindowedMetrics(Protocol):
         """The headline metric from the start to the end of every window."""
 
 
-def section(title: str, *parts: str) -> str:
-    """Return a section with its heading, an empty text if there is nothing in it."""
-    body = "".join(parts)
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+def section(title: str, *parts: str, place: int = 0) -> str:
+    """Return a section with its heading, an empty text if there is nothing in it.
+
+    ``place`` is where it comes in a single column, where a wide page has two.
+    """
+    body, order = "".join(parts), f' style="order:{place}"' if place else ""
+    return f"<section{order}><h2>{escape(title)}</h2>{body}</section>" if body else ""
 
 
 def figure(drawn: str, caption: str = "", before: str = "") -> str:
@@ -95,7 +99,10 @@ def curves_section(task: str, first: str, contenders: Rows, curves: Mapping[str,
         keys = legend([(line.name, line.place) for line in lines])
         caption = escape(f"{said} {remark}".strip())
         parts.append(figure(picture, caption, f"<h3>{escape(heading)}</h3>{keys}"))
-    return section("Metrics over events", *parts)
+        parts.append(
+            tables.values_table(f"values-{metric}", heading, [line.name for line in lines], readings(lines))
+        )
+    return section("Metrics over events", *parts, place=2)
 
 
 def _line(place: int, contender: Json, curve: WindowedMetrics, metric: str, first: str) -> Line:
@@ -131,7 +138,8 @@ def calibration_section(contenders: Rows) -> str:
         "Upwards: accuracy on the events predicted with about this confidence. On the dotted line both are "
         "equal; below it a contender is overconfident. Larger marks stand for more events."
     )
-    return section("Calibration", figure(drawn, caption, legend([(c.name, c.place) for c in curves])))
+    keys = legend([(c.name, c.place) for c in curves])
+    return section("Calibration", figure(drawn, caption, keys), place=4)
 
 
 def _floats(values: Iterable[object] | None) -> Array:
@@ -255,10 +263,13 @@ def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -
     body = "".join(
         (
             _heading(title, first, results, contenders),
-            section("Results", *_metrics(first, contenders)),
+            f'<div class="{"columns" if len(contenders) <= _SIDE_BY_SIDE else "one"}"><div>',
+            section("Results", *_metrics(first, contenders), place=1),
             _comparisons(results),
+            "</div><div>",
             curves_section(task, first, contenders, curves),
             calibration_section(contenders),
+            "</div></div>",
             _confusion(contenders),
             _slices(str(results.get("by") or "slice"), first, contenders),
             costs_section(contenders, measured),
@@ -325,7 +336,7 @@ def _comparisons(results: Json) -> str:
         sentences += [each["words"] for each in pairs if pairs[0]["first"] in (each["first"], each["second"])]
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     table = tables.pairs_table("pairs", pairs) if len(pairs) > 1 else ""
-    return section("Pairwise comparison", f"<ul>{items}</ul>" if items else "", table)
+    return section("Pairwise comparison", f"<ul>{items}</ul>" if items else "", table, place=3)
 
 
 def _confusion(contenders: Rows) -> str:

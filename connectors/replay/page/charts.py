@@ -33,6 +33,7 @@ _HEIGHT, _TOP, _BOTTOM = 300, 12, 264  # of the curves, in pixels
 _MARKS = 5  # along a line, to distinguish it from others without its colour
 _MOST_ALARMS = 200  # drawn of a contender; more would be one bar
 _MOST_CLIPPED = 24  # arrows of a contender along an edge
+_READ = 40  # windows whose values a pointer shows
 _ROW, _THICK = 21, 7  # pixels: of a line of text, of a bar
 _STRIP = 74  # of a histogram with its text and margin
 _BINS = 60
@@ -342,7 +343,7 @@ def line_chart(key: str, title: str, lines: Sequence[Line], bounded: bool = True
         grid(places, under, _TOP, _BOTTOM)
         + text(1, _BOTTOM + 34, "events", "tick right")
         + stretched(_BOTTOM, "".join(back + front))
-        + "".join(marks)
+        + "".join([*marks, *_readings(lines, thinned, ends)])
     )
     drawn = picture(key, title, f"{title}. " + " ".join(said), body, _HEIGHT, "curves")
     return drawn, _remark(lines, thinned, bottom, top)
@@ -352,6 +353,48 @@ def _last_known(lines: Sequence[Line], thinned: Sequence[Thinned]) -> list[tuple
     """Return the lines that have a known point, each with its known points."""
     points = [(line, curve.y[~np.isnan(curve.y)]) for line, curve in zip(lines, thinned, strict=True)]
     return [(line, known) for line, known in points if len(known)]
+
+
+def readings(lines: Sequence[Line]) -> list[tuple[float, list[float]]]:
+    """Return events at which the values of all lines are shown, and the values, NaN where one is unknown."""
+    return _values(lines, [thin(line.events, line.windows) for line in lines])
+
+
+def _values(lines: Sequence[Line], thinned: Sequence[Thinned]) -> list[tuple[float, list[float]]]:
+    longest = max(thinned, key=lambda curve: len(curve.x))
+    step = max(1, -(-len(longest.x) // _READ))
+    shown = []
+    for event in longest.x[step - 1 :: step]:
+        near = [np.abs(curve.x - event) for curve in thinned]
+        half = (longest.x[1] - longest.x[0]) / 2.0 if len(longest.x) > 1 else 0.5
+        values = [
+            float(curve.y[k.argmin()]) if len(k) and k.min() <= half else math.nan
+            for curve, k in zip(thinned, near, strict=True)
+        ]
+        shown.append((float(event), values))
+    return shown
+
+
+def _readings(lines: Sequence[Line], thinned: Sequence[Thinned], ends: float) -> list[str]:
+    """Return what shows the values of a window while a pointer is over it, without a script."""
+    shown = _values(lines, thinned)
+    width = 100.0 / max(1, len(shown))
+    parts = []
+    for event, values in shown:
+        x = event / ends
+        side, dx = ("reading right", -8) if x > 0.5 else ("reading", 8)
+        named = [(line, value) for line, value in zip(lines, values, strict=True) if not math.isnan(value)]
+        words = [text(x, _TOP + 8, f"event {count(event)}", side, dx)]
+        for k, (line, value) in enumerate(named):
+            value_words = f"{short(line.name, 14)} {compact(value) if abs(value) > 1e6 else decimal(value)}"
+            words.append(text(x, _TOP + 26 + 16 * k, value_words, f"{side} {colour(line.place)}", dx))
+        lit = rule((x, x), (_TOP, _BOTTOM), "axis") + "".join(words)
+        left = max(0.0, 100 * x - width)
+        parts.append(
+            f'<g class="probe"><rect x="{left:.2f}%" y="0" width="{width:.2f}%" height="{_BOTTOM}"/>'
+            f'<g class="shown">{lit}</g></g>'
+        )
+    return parts
 
 
 def _along(place: int, x: Array, y: Array, lines: int) -> list[str]:

@@ -123,7 +123,9 @@ def pairs_table(key: str, pairs: Rows) -> str:
         ]
         rows.append((escape(name), cells))
     unit = METRICS[pairs[0].get("measure", "accuracy")].unit.removeprefix("of ")
-    caption = f"Lead of the row over the column, in {unit}, ± half of the 95% interval; bold where it leads"
+    caption = (
+        f"How far the row is ahead of the column, in {unit}, ± half of the 95% interval; bold where it leads"
+    )
     return table(key, caption, ["", *map(escape, names)], rows)
 
 
@@ -253,11 +255,18 @@ def costs_table(key: str, contenders: Sequence[str], measured: Json) -> str:
         for name, share in (("median", 0.5), ("99% are faster", 0.99)):
             times = [float(np.quantile(s, share)) if len(s) else math.nan for s in samples]
             row(f"{words}, {name}", times, [duration(t) for t in times], -1)
-    return (
-        table(key, "Speed, memory and latency of one event at a time", ["", *map(escape, contenders)], rows)
-        if rows
-        else ""
-    )
+    alone = any(name.endswith("median") for name, _ in rows)
+    caption = "Speed, size, and the time of one event alone" if alone else "Speed and size"
+    return table(key, caption, ["", *map(escape, contenders)], rows) if rows else ""
+
+
+def values_table(
+    key: str, metric: str, names: Sequence[str], shown: Sequence[tuple[float, Sequence[float]]]
+) -> str:
+    """Return the values of a chart as a table that can be opened."""
+    rows = [(count(event), [Cell(decimal(value)) for value in values]) for event, values in shown]
+    drawn = table(key, f"{escape(metric)} of windows", ["event", *map(escape, names)], rows)
+    return f"<details><summary>Values</summary>{drawn}</details>" if rows else ""
 
 
 def plain_table(key: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -60,7 +60,7 @@ def test_everything_follows_the_metric(fraud, tmp_path, metric, title):
     assert f" of {title} (95 % interval" in results["verdict"]
     assert {pair["measure"] for pair in results["comparisons"]} == {metric}
     page = (tmp_path / "index.html").read_text()
-    for part in (f"ranked by {title}", f"over the column, in {title},", f"Use linear model: its {title}"):
+    for part in (f"ranked by {title}", f"of the column, in {title},", f"Use linear model: its {title}"):
         assert part in page
     assert f"curve-{metric}" in page
     done = command("replay", fraud, *options, "--json")

@@ -348,7 +348,10 @@ addEventListener("load", () => {
       return b.width && (b.left < 0 || b.right > innerWidth + 0.5) }).map(e => e.textContent),
     astray: pictures.flatMap(p => [...p.querySelectorAll(".mark")].map(m => [box(m), box(p)]))
       .filter(([m, p]) => m.width && (m.top < p.top - 10 || m.bottom > p.bottom + 10)).length,
-    overlapping: pictures.flatMap(p => crossed([...p.querySelectorAll("text")].filter(shown))),
+    overlapping: [
+      ...pictures.map(p => [...p.querySelectorAll("text")].filter(e => !e.closest(".shown"))),
+      ...[...document.querySelectorAll(".shown")].map(g => [...g.querySelectorAll("text")]),
+    ].flatMap(texts => crossed(texts.filter(shown))),
     scrolling: tables.filter(([, place]) => scrolls(place)).map(([t]) => name(t)),
     uncued: tables.filter(([, place]) => scrolls(place) && !cue(place)).map(([t]) => name(t)),
     spilled: tables.flatMap(([t, place]) => [...t.querySelectorAll("th, td")].filter(c =>

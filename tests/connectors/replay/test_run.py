@@ -165,8 +165,18 @@ def test_the_task_is_inferred_from_the_targets(tmp_path, targets, task):
     assert replay_log(log(tmp_path, rows), baseline=False).task == task
 
 
+def test_windows_fit_the_log(tmp_path):
+    rows = [{"a": k % 7, "y": k % 2 == 0} for k in range(1500)]
+    for limit, windows in ((None, 30), (400, 40)):
+        run = replay_log(log(tmp_path, rows), "kaczmarz", baseline=False, limit=limit)
+        assert len(run.results().windows("kaczmarz").rows) == windows
+
+
 def test_the_curves(bananas):
-    run = replay_log(ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 64}, limit=2100)
+    parameters = {"seed": 7, "features": 64}
+    run = replay_log(
+        ReplayLog(bananas, "y"), "kaczmarz", parameters=parameters, limit=2100, scoring=Scoring(1000)
+    )
     assert [p.events for p in run.doublings] == [*(2**i for i in range(12)), 2100]
     windows = run.results().windows("kaczmarz")
     assert len(windows.rows) == len(windows.cumulative) == 2
