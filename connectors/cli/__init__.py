@@ -72,6 +72,11 @@ COMMANDS = {
         "Replay a log: predict every event, then learn it, and score the predictions.",
         "streamk replay 'logs/*.csv' --target label --learner kernel --learner kaczmarz --report page",
     ),
+    "compare": Subcommand(
+        "compare",
+        "Compare two reports of streamk replay: the metrics of every contender, and how they differ.",
+        "streamk compare monday-page tuesday-page",
+    ),
     "tune": Subcommand(
         "tune",
         "Compare settings over one pass of a log, and print the best as a table for the daemon.",
