@@ -1,6 +1,7 @@
 """Events that come again are skipped, if they were taken, wherever batches end and after a restart."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,10 +9,13 @@ from hypothesis import strategies as st
 
 from connectors.contract.records import DEAD_LETTERS, Output, Processed, Raw, Tally
 from connectors.daemon.telemetry import Telemetry
+from connectors.kafka.sections import LabelTopic
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.operators.repeats import RecentKeys
 from connectors.settings.tables import Settings
-from connectors.state.checkpoint import RECENT
+from connectors.state import edits
+from connectors.state.checkpoint import RECENT, Checkpoint
+from streamk.learners.loading import MODEL
 
 
 def learn(records, most=3, cuts=(), restarts=(), strict=False):
@@ -140,3 +144,25 @@ def test_a_model_is_that_of_the_events_without_repeats(kind, events):
     assert RECENT in found
     assert RECENT not in wanted
     assert len(outputs) == 90
+
+
+def test_labels_are_no_repeats_of_their_events_or_of_each_other():
+    chosen = settings().model_copy(
+        update={"labels": LabelTopic(kind="topic", topic="labels"), "predictions": None}
+    )
+    operator = SingleLearning(chosen, chosen.decoder(), Telemetry())
+    events = [Raw(k, b'{"a": %d}' % k, b"e%d" % k, k) for k in (0, 1, 0)]
+    assert operator.process("t-0", events).tally == Tally(0, 2, 0, 0, 1)
+    label = Raw(0, b'{"y": true}', b"e0", 9)
+    assert operator.process("labels-0", [label]).tally.learned == 1
+    other = Raw(1, b'{"y": false}', b"e0", 10)
+    assert sum(operator.process("labels-0", [other, other._replace(offset=2)]).fates.values()) == 2
+
+
+def test_nothing_is_repeated_after_a_reset():
+    checkpoint = Checkpoint("t")
+    checkpoint.parts = {RECENT: b"", MODEL: b"m"}
+    positions = SimpleNamespace(identity=lambda partition: ("topic", 1))
+    edits._reset_progress(edits.ResetRow("t-0", 5, 5, 0), checkpoint, positions)
+    assert checkpoint.parts == {MODEL: b"m"}
+    assert checkpoint.partitions["t-0"].position == 0
