@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.state.aside import AsideStore, Row
 from connectors.state.disk import CheckpointStore
 from streamk import model_file
 
@@ -214,3 +215,22 @@ def test_an_identity_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.undo()
     with CheckpointStore(tmp_path).locked() as store:
         assert len(store.model) == 12
+
+
+def test_events_that_wait_on_disk_stay_as_long_as_the_oldest_checkpoint(tmp_path):
+    store = CheckpointStore(tmp_path, 2, days=9)
+    aside = AsideStore(store)
+    aside.restore(0, 0)
+    aside.put([Row("a", 0.0, b"", b"event")])
+    number, count = aside.save()
+    (first,) = fill(store, 1)
+    os.utime(first, (5, 5))
+    assert aside.take("a").event == b"event"
+    for _ in range(5):
+        aside.put([Row("b", 0.0, b"", b"")])
+        aside.save()
+        fill(store, 1)
+        store.prune()
+    assert store.paths()[0] == first
+    aside.restore(number, count)
+    assert aside.take("a").event == b"event"

@@ -298,6 +298,18 @@ def test_five_contenders_of_ten_thousand_windows_are_less_than_a_megabyte():
     assert "A point is the mean of 32 windows" in text
 
 
+def test_values_under_the_pointer_are_those_of_the_window():
+    whole = Line("whole", 0, np.arange(1.0, 81.0) * 10, np.arange(80.0))
+    late = Line("late", 1, np.arange(41.0, 81.0) * 10, np.arange(40.0) + 100)
+    shown = charts.readings([whole, late])
+    assert len(shown) == 40
+    assert [event for event, _ in shown[:2]] == [20.0, 40.0]
+    assert shown[0][1][0] == 1.0
+    assert np.isnan(shown[0][1][1])
+    assert shown[-1] == (800.0, [79.0, 139.0])
+    assert all(np.isnan(values[1]) == (event < 410) for event, values in shown)
+
+
 def test_labels_at_line_ends_do_not_overlap():
     places = charts.spread([100.0, 101.0, 99.0, 260.0, 263.0], 16, 10, 264)
     assert np.diff(np.sort(places)).min() >= 16

@@ -24,8 +24,9 @@ from connectors.events.model_files import load
 from connectors.publish.following import version_of
 from connectors.serving.app import application, description
 from connectors.serving.request_log import EVENTS, Request, RequestLog
-from connectors.serving.service import learning
+from connectors.serving.service import learning, requested
 from connectors.settings.file import load_service
+from connectors.settings.tables import Settings
 from streamk.learners.loading import MODEL
 from tests.kafka.stand import LIMIT, events, newest
 from tests.processes import Command, run
@@ -499,3 +500,16 @@ def test_the_log_of_requests(tmp_path):
     (tmp_path / "requests.sqlite").write_bytes(b"damaged" * 1000)
     with pytest.raises(Failure, match=r"requests\.sqlite: file is not a database"):
         RequestLog(tmp_path)
+
+
+def test_requests_are_no_records_of_a_topic():
+    chosen = Settings.model_validate(
+        {
+            "source": {"kind": "topic", "topic": "t", "group": "g"},
+            "events": {"target": "y", "format": "avro", "record": {"shop": "key"}, "repeats": 9},
+            "registry": {"url": "http://localhost:8081"},
+        }
+    )
+    served = requested(chosen)
+    assert (served.events.record, served.events.repeats, served.registry) == ({}, 0, None)
+    assert served.decoder()(b'{"shop": "north", "y": 1}').fields == {"shop": "north"}
