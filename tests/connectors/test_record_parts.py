@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from connectors.contract.records import Raw
 from connectors.events.decoding import EventFormat
 from connectors.settings.tables import Settings
+from connectors.state.training import changes, digest_of, training_of
 
 RECORD = {"shop": "key", "at": "time", "region": "headers.region"}
 COLUMNS = ["price", "y"]
@@ -94,6 +95,15 @@ def test_the_time_of_settings_is_a_date():
         {**settings.model_dump(by_alias=True), "schema": {"types": {"at": "number"}}}
     )
     assert chosen.format.types == {"at": "number"}
+
+
+def test_parts_are_a_part_of_what_a_model_learned():
+    tables = {"source": {"kind": "topic", "topic": "t", "group": "g"}, "events": {"target": "y"}}
+    before = training_of(Settings.model_validate(tables))
+    tables["events"] = {"target": "y", "record": RECORD, "repeats": 9}
+    now = training_of(Settings.model_validate(tables))
+    assert changes(before, now) == [("events.record", None, RECORD)]
+    assert digest_of(before) != digest_of(now)
 
 
 def test_the_key_of_an_event():
