@@ -20,6 +20,7 @@ from streamk.evaluation.results import Results
 from streamk.learners.learner import Learner
 
 LOOK = 1000  # events from which the task is inferred
+_EVENTS = "give (X, y), a data frame and its targets, or pairs of an event (a dict) and its target"
 _CLASSES = 20  # whole numbers with at most so many different values are classes
 
 
@@ -114,11 +115,26 @@ def replay(
 def _pairs_of(
     events: Iterable[tuple[Event, object]] | tuple[IntoDataFrame, object],
 ) -> Iterator[tuple[Event, object]]:
-    """Return pairs of event and target, the rows of a frame as dicts."""
+    """Return pairs of event and target, the rows of a frame as dicts.
+
+    Raises
+    ------
+    ValueError
+        If there is something else, also at a later pair.
+    """
     if isinstance(events, tuple) and len(events) == 2 and nw.dependencies.is_into_dataframe(events[0]):
         frame = nw.from_native(events[0], eager_only=True)
         return zip(frame.iter_rows(named=True), targets_of(events[1], len(frame)), strict=True)
-    return iter(events)
+    if not isinstance(events, Iterable) or nw.dependencies.is_into_dataframe(events):
+        raise ValueError(f"{_EVENTS}, not {type(events).__name__}")
+    return map(_pair, events)
+
+
+def _pair(pair: object) -> tuple[Event, object]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        many = f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""
+        raise ValueError(f"{_EVENTS}, not {type(pair).__name__}{many}")
+    return pair[0], pair[1]
 
 
 def _take_late(

@@ -645,6 +645,7 @@ class KernelClassifier(_Kernel, Classifier):
     Notes
     -----
     Probabilities are calibrated: the weights of the experts minimise their log loss.
+    There is no ``class_weight``: pass the weight of an event's class as ``w``.
     A learner must not be used by several threads at once.
 
     References
