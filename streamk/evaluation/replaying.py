@@ -15,6 +15,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.targets import targets as targets_of
 from streamk.evaluation.adapters import EventChunk, LearnerAdapter
 from streamk.evaluation.contest import CHUNK, Contest, RefusedError
+from streamk.evaluation.costs import Costs
 from streamk.evaluation.label_delay import LabelDelay, delay_of
 from streamk.evaluation.results import Results
 from streamk.learners.learner import Learner
@@ -34,7 +35,7 @@ def replay(
     interval: int = 1000,
     by: str | None = None,
     level: float | None = None,
-    metric: str | None = None,
+    metric: str | Costs | None = None,
     progress: bool = False,
 ) -> Results:
     """Let models predict every event, score them, and let them learn it.
@@ -63,7 +64,9 @@ def replay(
     level
         Score intervals of that level, for learners that have ``predict_interval_one``.
     metric
-        The metric that ranks models, as ``"auc"``; accuracy or MAE by default.
+        The metric that ranks models, as ``"auc"``; accuracy or MAE by default. Or the costs of errors of two
+        classes, as ``Costs(fn=50, fp=1)``: the mean cost of an event then ranks models, which decide by the
+        threshold of the costs (:mod:`streamk.evaluation.costs`).
     progress
         Whether to show a bar.
 
@@ -90,7 +93,11 @@ def replay(
     head = list(islice(stream, LOOK))
     if not head:
         raise ValueError("there are no events")
-    contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level, metric)
+    ys = [y for _, y in head]
+    task = task or tell_task(ys)
+    if isinstance(metric, Costs):
+        metric = metric.decided(task, ys)
+    contest = Contest(contenders, task, interval, by, level, metric)
     Results(contest, metrics)  # raises on wrong metrics before anything is learned
     warm(contenders, contest.task, head[:2])
     whole, row = chain(head, stream), 0

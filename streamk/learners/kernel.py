@@ -645,7 +645,8 @@ class KernelClassifier(_Kernel, Classifier):
     Notes
     -----
     Probabilities are calibrated: the weights of the experts minimise their log loss.
-    There is no ``class_weight``: pass the weight of an event's class as ``w``.
+    There is no ``class_weight``: pass the weight of an event's class as ``w``. Costs of errors need no
+    weights: decide by the threshold that they imply (:class:`streamk.evaluation.Costs`).
     A learner must not be used by several threads at once.
 
     References
