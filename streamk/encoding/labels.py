@@ -92,7 +92,7 @@ class Labels:
 
 
 def _check(value: object, expected: type | None) -> Label:
-    label: Any = plain(value)
+    label: Label | float = plain(value)
     if type(label) is float and label.is_integer():
         label = int(label)
     if type(label) not in _TYPES:
