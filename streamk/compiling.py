@@ -171,10 +171,10 @@ class _Entry(JITCodeLibrary):
 
 
 def _report() -> None:
-    """Log a long compilation, or print it if there is no log and a person sees it."""
-    if _LOG.hasHandlers():
+    """Log a long compilation, or print it if no log shows it and none was set up for the library."""
+    if _LOG.hasHandlers() and _LOG.isEnabledFor(logging.INFO):
         _LOG.info(_MESSAGE)
-    elif sys.stderr is not None and sys.stderr.isatty():
+    elif sys.stderr is not None and logging.getLogger("streamk").level == logging.NOTSET:
         print(f"streamk: {_MESSAGE}", file=sys.stderr, flush=True)
 
 

@@ -128,14 +128,42 @@ class Screen(io.StringIO):
         self.isatty = lambda: is_terminal
 
 
+@pytest.fixture
+def loggers(monkeypatch):
+    """A logger of compilation without handlers, and that of the library without a level."""
+    logger, library = logging.Logger("streamk.compiling"), logging.getLogger("streamk")
+    monkeypatch.setattr(library, "level", logging.NOTSET)
+    monkeypatch.setattr(compiling, "_LOG", logger)
+    return logger, library
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_without_a_log_a_long_compilation_is_printed_on_a_terminal(monkeypatch, is_terminal):
+def test_without_a_log_a_long_compilation_is_printed(monkeypatch, loggers, is_terminal):
     screen = Screen(is_terminal)
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(compiling, "_LOG", logging.Logger("without handlers"))
     compiling._report()
-    line = "streamk: compiling for up to half a minute; later starts load the result\n"
-    assert screen.getvalue() == (line if is_terminal else "")
+    assert screen.getvalue() == "streamk: compiling for up to half a minute; later starts load the result\n"
+
+
+@pytest.mark.parametrize(
+    ("level", "logged", "printed"),
+    [(logging.INFO, 1, 0), (logging.WARNING, 0, 0), (logging.NOTSET, 0, 1)],
+    ids=["shown", "turned off", "of others"],
+)
+def test_a_log_of_the_library_decides(monkeypatch, loggers, level, logged, printed):
+    """A root logger with handlers and its usual level shows no waits, and is not set up for them."""
+    logger, library = loggers
+    messages = []
+    handler = logging.Handler()
+    handler.emit = messages.append
+    logger.addHandler(handler)
+    logger.setLevel(level or logging.WARNING)
+    monkeypatch.setattr(library, "level", level)
+    screen = Screen(False)
+    monkeypatch.setattr(sys, "stderr", screen)
+    compiling._report()
+    assert len(messages) == logged
+    assert screen.getvalue().count("compiling") == printed
 
 
 def test_a_short_compilation_is_not(monkeypatch, logged):

@@ -243,3 +243,15 @@ def test_a_class_of_weight_zero_is_not_learned():
     found = KernelClassifier(**SMALL, class_weight={"fraud": 0.0}).fit(ROWS, RARE)
     assert (found.predict(ROWS) == "fine").all()
     assert clone(found).class_weight == {"fraud": 0.0}
+
+
+def test_classes_that_are_floats_stay_floats():
+    """They are those of scikit-learn, which has the classes of ``y``."""
+    X = np.arange(40.0)[:, None]
+    whole = KernelClassifier(**SMALL).fit(X, (X[:, 0] > 20).astype(int))
+    floats = KernelClassifier(**SMALL).fit(X, (X[:, 0] > 20).astype(float))
+    assert floats.classes_.tolist() == [0.0, 1.0]
+    assert (floats.predict_proba(X) == whole.predict_proba(X)).all()
+    assert (floats.predict(X) == whole.predict(X)).all()
+    part = KernelClassifier(**SMALL).partial_fit(X, (X[:, 0] > 20).astype(float), classes=[0.0, 1.0])
+    assert {*part.predict(X).tolist()} <= {0.0, 1.0}

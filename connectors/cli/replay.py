@@ -38,6 +38,7 @@ from connectors.replay.run import replay_log
 from connectors.replay.writing import write
 from connectors.settings.tables import LearnerSection as LearnerSettings
 from streamk.arrays import Json
+from streamk.evaluation.costs import Costs
 from streamk.evaluation.metric import TASKS, check_metric
 from streamk.evaluation.results import bytes_of, finite
 from streamk.learners.learner import Learner
@@ -98,6 +99,17 @@ def replay_command(
         ),
     ] = None,
     metric: Metric = None,
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="fn=COST,fp=COST",
+            help="What a missed positive and a false alarm cost, as fn=50,fp=1: contenders decide by the "
+            "threshold that this implies, and are ranked by the mean cost of an event.",
+        ),
+    ] = None,
+    positive: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="The positive label of --cost; the rarer by default.")
+    ] = None,
     interval: Annotated[
         int | None, typer.Option(min=1, help="Events of a window of the curves; it fits the log by default.")
     ] = None,
@@ -135,6 +147,7 @@ def replay_command(
         baseline = NONE if no_baseline else baseline
         baselines(baseline, TASKS[0])  # refused before anything is read
         check_metric(metric)
+        ranked_by = _costs(cost, positive, metric) or metric
         check_place("--save", save)
         check_place("--predictions", predictions)
         _check_directory("--report", report_to)
@@ -165,13 +178,14 @@ def replay_command(
                     files, log, labels, learner=names, set=parameters, delay=delay or "0", protocol=protocol,
                     time=time, key=key, by=by, interval=interval, level=level, baseline=baseline, task=task,
                     limit=limit, strict=strict, form=form, start=start, end=end, metric=metric,
+                    cost=cost, positive=positive,
                     **vars(reading),
                 )  # fmt: skip
                 keep = ReplayCheckpoint(checkpoint, identity)
             log, late = delay_of(log, how, delay, protocol, lambda: event_count(files, how, limit))
             with _showing(console, log, limit, as_json) as watch:
                 chosen = task or (configured.task if files[0].endswith(".toml") else task_of(models))
-                scoring = Scoring(interval, by, level, predictions, metric)
+                scoring = Scoring(interval, by, level, predictions, ranked_by)
                 run = replay_log(
                     log,
                     names,
@@ -212,6 +226,23 @@ def replay_command(
     account.check(errors, allow_skipped)
     if failed:
         raise typer.Exit(1)
+
+
+def _costs(cost: str | None, positive: str | None, metric: str | None) -> Costs | None:
+    """Return the costs of errors, None without ``--cost``."""
+    if cost is None:
+        if positive is not None:
+            raise ValueError(f"--positive {positive} is for --cost; give both")
+        return None
+    if metric not in (None, "cost"):
+        raise ValueError(
+            f"--cost ranks contenders by the mean cost, not by {metric}; give --cost or --metric"
+        )
+    try:
+        pairs = {key.strip(): float(value) for key, value in (each.split("=") for each in cost.split(","))}
+        return Costs(**pairs, positive=positive)
+    except (TypeError, ValueError):
+        raise ValueError(f"--cost {cost}: write fn=COST,fp=COST, as fn=50,fp=1") from None
 
 
 def _models(names: Sequence[str]) -> list[ModelFile]:
@@ -289,6 +320,7 @@ def _fields(run: Replay) -> Json:
         "task": run.task,
         "labels": report.lateness(run).removeprefix(", "),
         "metric": results.headline,
+        "costs": results.costs(),
         "verdict": results.verdict(),
         "recommendation": report.recommendation(results) if len(run.names) > 1 else "",
         "refused": run.refused,

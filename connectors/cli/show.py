@@ -25,17 +25,22 @@ def show_command(
 ) -> None:
     """Describe a model file: learner, parameters, events, labels, inputs and their relevance.
 
-    Inputs that are numbers are listed with the mean and the standard deviation that scale them. Strings are
-    stored by hashes, so a model file has no names for them.
+    Inputs that are numbers are listed with the mean and the standard deviation that scale them. Relevance is
+    that of fields, in shares of their sum: by how much errors grow where a field has another event's value.
     """
     with exits(), usage():
-        import streamk
+        from connectors.events.model_files import field_of, inputs_of, load
         from streamk.learners.description import describe
+        from streamk.learners.summary import shares_of
         from streamk.model_file import FORMAT
 
         size = model.stat().st_size
-        learner = streamk.load(model)
-        description = describe(learner)
+        loaded = load(model)
+        learner = loaded.learner
+        description = describe(learner, inputs_of(loaded))
+        description["fields"] = shares_of(
+            description["fields"], lambda name: name if name.startswith("#") else field_of(name)
+        )
         about = {
             "file": str(model),
             "bytes": size,
@@ -75,7 +80,7 @@ def _print(about: _Facts, console: Console) -> None:
     console.print(facts)
     if about["inputs"]:
         console.print(_inputs(about["inputs"]))
-    if relevance := Summary(about).relevance():
+    if relevance := Summary(about).by_field():
         console.print(_relevance(relevance))
     if about["experts"]:
         console.print(_experts(about["experts"]))

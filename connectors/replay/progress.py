@@ -9,21 +9,22 @@ import hashlib
 import os
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from connectors.contract.records import Log
 from connectors.events.targets import TargetRuns
+from connectors.events.values import labels_of
 from connectors.formats.open_file import HEAD, is_pipe
 from streamk.arrays import Json
-from streamk.evaluation import Contest, Results
+from streamk.evaluation import Contest, Costs, Results
 from streamk.evaluation.label_delay import LabelDelay
 from streamk.evaluation.metric import METRICS
 from streamk.evaluation.windows import fitting
 
-_VERSION = 6
+_VERSION = 7
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 
@@ -34,7 +35,21 @@ class Scoring(NamedTuple):
     by: str | None = None
     level: float | None = None
     predictions: Path | None = None  # the file for every prediction
-    metric: str | None = None  # that ranks contenders; the task's default
+    metric: str | Costs | None = None  # that ranks contenders, or costs of errors; the task's default
+
+    def decided(self, task: str, targets: Sequence[object], announce: Callable[[str], None]) -> Scoring:
+        """Return it with the positive label of the costs, as the first targets decide it, and announce it."""
+        if not isinstance(self.metric, Costs):
+            return self
+        costs, labels = self.metric.decided(task, labels_of(targets)), f"the first {len(targets):,} labels"
+        why = (
+            f"the rarer one of {labels}; --positive changes that" if self.metric.positive is None else "named"
+        )
+        announce(
+            f"positive is {costs.positive}, {why}; contenders decide for it above a probability of "
+            f"{costs.threshold:.3g}"
+        )
+        return self._replace(metric=costs)
 
 
 class Point(NamedTuple):

@@ -305,6 +305,7 @@ def replay_log(
             task, inferred = _infer_task(targets, log, announce)
         if isinstance(late, ByLabels):
             late.task, late.inferred = task, inferred
+        scoring = scoring.decided(task, [target for target in targets if target is not None], announce)
         contenders = models(task)
         _warm(contenders, task, records[:2], log)
         contenders |= {

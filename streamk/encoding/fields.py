@@ -17,6 +17,10 @@ from streamk.encoding.rows import LARGEST, RowError
 
 Event = Mapping[str, Any] | Mapping[Hashable, Any]
 CATEGORIES = (bool, np.bool_, str)
+_OF_PANDAS = {
+    "Series": "; pass x.to_dict()",
+    "DataFrame": "; a frame of events goes to the methods whose names end in _many",
+}
 
 
 def kind_of(value_type: type) -> str | None:
@@ -71,8 +75,11 @@ def name_of(field: Hashable) -> str:
 def named(x: Event) -> Json:
     """Return an event by names."""
     try:
-        named = {name_of(field): value for field, value in x.items()}
-    except AttributeError:
+        named = {name_of(field): value for field, value in zip(x, x.values(), strict=True)}
+    except (
+        AttributeError,
+        TypeError,
+    ):  # a Series has both methods of a dict's, and values that are no method
         raise ValueError(no_dict(x)) from None
     if len(named) < len(x):
         names = [name_of(field) for field in x]
@@ -88,8 +95,14 @@ def number_names(x: Event) -> list[str]:
 
 
 def no_dict(x: object) -> str:
-    """Return the error of a value that is no event."""
-    return f"an event must be a dict of field names to values, not {type(x).__name__}"
+    """Return the error of a value that is no event.
+
+    >>> no_dict([1.0])
+    'an event must be a dict of field names to values, not list'
+    """
+    kind = type(x)
+    of_pandas = _OF_PANDAS.get(kind.__name__, "") if kind.__module__.startswith("pandas") else ""
+    return f"an event must be a dict of field names to values, not {kind.__name__}{of_pandas}"
 
 
 def unaccepted(name: str, value: object) -> str:

@@ -53,6 +53,11 @@ def category_slot(name: str) -> int:
     return CATEGORY - (_digest(b"f" + name.encode("utf-8", "surrogatepass")) & (2**30 - 1))
 
 
+def category_tag(name: str) -> int:
+    """Return the key that stands for a category with all its values: its slot, in 64 bits."""
+    return category_slot(name) & (2**64 - 1)
+
+
 def number_position_key(index: int) -> int:
     """Return the dense direction of the ``index``-th number."""
     return _digest(b"p" + index.to_bytes(8, "little"))

@@ -1,7 +1,8 @@
 """Class labels: one type per learner, numbered in order of appearance.
 
 Labels are booleans, integers or strings, all of the type of the first one learned. ``True == 1`` in Python,
-so types are compared, not values. A boolean problem has the classes ``{False, True}`` from its first event
+so types are compared, not values. A float that is a whole number, as frames have after a join, is the
+integer. A boolean problem has the classes ``{False, True}`` from its first event
 on.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -91,16 +92,19 @@ class Labels:
 
 
 def _check(value: object, expected: type | None) -> Label:
-    label: Label = plain(value)
+    label: Label | float = plain(value)
+    if type(label) is float and label.is_integer():
+        label = int(label)
     if type(label) not in _TYPES:
         shown = "NaN" if isinstance(label, float) and math.isnan(label) else repr(label)[:40]
+        numbers = "; for numbers, use regression" if type(label) is float and math.isfinite(label) else ""
         raise ValueError(
             f"the label is {shown} ({type(value).__name__}); "
-            "a class label must be a boolean, an integer or a string"
+            f"a class label must be a boolean, an integer or a string{numbers}"
         )
     if type(label) is not expected and expected is not None:
         raise ValueError(
             f"the label is {label!r} ({type(label).__name__}), but earlier labels are "
             f"of type {expected.__name__}; a learner keeps one type of label"
         )
-    return label
+    return cast(Label, label)

@@ -16,6 +16,7 @@ from streamk.evaluation.adapters import (
     tabled,
 )
 from streamk.evaluation.contest import CHUNK, Contest
+from streamk.evaluation.costs import Costs
 from streamk.evaluation.label_delay import DelayByChunks, DelayByCount, DelayByTime
 from streamk.evaluation.refitted import Refitted
 from streamk.evaluation.replaying import replay
@@ -24,6 +25,7 @@ from streamk.evaluation.results import Results
 __all__ = [
     "CHUNK",
     "Contest",
+    "Costs",
     "DelayByChunks",
     "DelayByCount",
     "DelayByTime",

@@ -218,6 +218,7 @@ class ClassSums(Sums):
             (0, 1), np.int64
         )  # by true class, and no prediction or predicted class
         self._log_loss, self._squares = ExactSum(), ExactSum()
+        self._costs, self._costed = ExactSum(), 0  # and how many events have a cost
         self._bins: Integers = np.zeros((3, BINS), np.int64)  # events, right, Σ top probability
         self._ranks: Integers = np.zeros((0, 2, CELLS), np.int64)  # class, whether it was the target
         self._grow(classes)
@@ -250,10 +251,13 @@ class ClassSums(Sums):
         """Remove all events; classes stay."""
         self.events = self.unchanged = 0
         self._log_loss, self._squares = ExactSum(), ExactSum()
+        self._costs, self._costed = ExactSum(), 0
         for counts in (self._counts, self._bins, self._ranks):
             counts[...] = 0
 
-    def add(self, targets: Integers, probabilities: Array, last: Integers) -> None:
+    def add(
+        self, targets: Integers, probabilities: Array, last: Integers, costs: Array | None = None
+    ) -> None:
         """Add events.
 
         Parameters
@@ -264,6 +268,8 @@ class ClassSums(Sums):
             Of each class, ``(n, K)``; ``K`` may be 0 and may differ from call to call.
         last
             Code of the last label that had arrived at each event, -1 if none had.
+        costs
+            What each decision cost, ``(n,)``; None if errors have no costs.
 
         Raises
         ------
@@ -272,7 +278,7 @@ class ClassSums(Sums):
         """
         targets, last = np.asarray(targets, np.int64), np.asarray(last, np.int64)
         probabilities = np.ascontiguousarray(probabilities, np.float64)
-        if not check_one_length((targets, probabilities, last)):
+        if not check_one_length((targets, probabilities, last, *([] if costs is None else [costs]))):
             return
         if targets.min() < 0:
             raise ValueError(f"target {targets.min()} is no code of a class")
@@ -285,6 +291,9 @@ class ClassSums(Sums):
         count(targets, probabilities, predicted, self._counts, self._bins, likelihoods, squares)
         self._log_loss.add(-np.log(likelihoods))
         self._squares.add(squares.reshape(-1))
+        if costs is not None:
+            self._costs.add(costs)
+            self._costed += len(costs)
         if self._ranks.size:
             count_cells(targets, probabilities, predicted, self._ranks)
 
@@ -324,6 +333,8 @@ class ClassSums(Sums):
         self._ranks += other._ranks
         self._log_loss += other._log_loss
         self._squares += other._squares
+        self._costs += other._costs
+        self._costed += other._costed
 
     @property
     def hits(self) -> list[int]:
@@ -344,6 +355,11 @@ class ClassSums(Sums):
     def mean_log_loss(self) -> float:
         """The mean log loss of predictions, in nats."""
         return self._log_loss.over(self.answered)
+
+    @property
+    def mean_cost(self) -> float | None:
+        """The mean cost of an event, None without costs."""
+        return self._costs.over(self._costed) if self._costed else None
 
     @property
     def brier(self) -> float:
@@ -401,6 +417,8 @@ class ClassSums(Sums):
             "unchanged": self.unchanged,
             "log_loss": self._log_loss.text(),
             "squares": self._squares.text(),
+            "costs": self._costs.text(),
+            "costed": self._costed,
         }
         ranks = self._ranks.reshape(-1)
         hit = np.flatnonzero(ranks)  # most cells never are
@@ -419,6 +437,7 @@ class ClassSums(Sums):
         sums = cls(len(arrays["counts"]), header["ranked"])
         sums.events, sums.unchanged = header["events"], header["unchanged"]
         sums._log_loss, sums._squares = ExactSum.read(header["log_loss"]), ExactSum.read(header["squares"])
+        sums._costs, sums._costed = ExactSum.read(header["costs"]), header["costed"]
         sums._counts, sums._bins = arrays["counts"].copy(), arrays["bins"].copy()
         sums._ranks.reshape(-1)[arrays["cells"]] = arrays["hits"]
         return sums

@@ -137,7 +137,7 @@ class ContenderMetrics:
         sums: Sums = ClassSums() if self.classes else NumberSums(level)
         self.curve: Curve[Any] = Curve(sums, interval, headline, before)
         self._means = {
-            name: BatchMeans() for name in (("accuracy", "log_loss") if self.classes else ("mae",))
+            name: BatchMeans() for name in (("accuracy", "log_loss", "cost") if self.classes else ("mae",))
         }
         self._sums: BatchSums | None = None
         if headline not in self._means:
@@ -160,7 +160,7 @@ class ContenderMetrics:
         return self.curve.events
 
     def losses(self, metric: str) -> BatchMeans:
-        """Return the units of the headline metric as a loss, of log loss, or of the task's default metric."""
+        """Return the units of the headline metric as a loss, of log loss, of cost, or of the default one."""
         if metric in self._means:
             return self._means[metric]
         assert self._sums is not None
@@ -180,13 +180,15 @@ class ContenderMetrics:
         last: Integers | None,
         slices: list[object] | None,
         ends: tuple[Array, Array] | None,
+        costs: Array | None = None,
     ) -> None:
         """Score events: codes and probabilities with the last label before each, or numbers."""
         if self.classes:
             predicted = decisions(predictions)
             losses = (predicted != targets).astype(np.float64)
             self._means["log_loss"].add(log_losses(targets, predictions, predicted))
-            arrays: tuple[AnyArray | None, ...] = (targets, predictions, last)
+            arrays: tuple[AnyArray | None, ...] = (targets, predictions, last, costs)
+            self._means["cost"].add(np.zeros(0) if costs is None else costs)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
                 losses = np.abs(targets - predictions)

@@ -26,6 +26,7 @@ from streamk.evaluation.adapters import (
     tabled,
 )
 from streamk.evaluation.contender_metrics import ContenderMetrics
+from streamk.evaluation.costs import Costs
 from streamk.evaluation.metric import TASKS, decide, headline_of
 
 CHUNK = 1000
@@ -59,6 +60,7 @@ class FrozenTail:
 
     def __init__(self, name: str, learner: Any, contest: Contest) -> None:
         self.name, self._codes, self.since = name, contest.codes, contest.events
+        self._costs = contest.costs
         self._model = LearnerAdapter(learner.frozen(), contest.task)
         how = contest.task, contest.interval, False, 0.9, contest.headline, contest.events
         self.frozen, self.live = ContenderMetrics(*how), ContenderMetrics(*how)
@@ -83,8 +85,10 @@ class FrozenTail:
             self.error = str(error)
             return
         self.answers = answers
-        self.frozen.add(targets, self._codes.arranged(answers, known), last, None, None)
-        self.live.add(targets, live, last, None, None)
+        for metrics, arranged in ((self.frozen, self._codes.arranged(answers, known)), (self.live, live)):
+            metrics.add(
+                targets, arranged, last, None, None, costs_of(self._costs, targets, arranged, self._codes)
+            )
 
 
 class Scored(NamedTuple):
@@ -116,6 +120,11 @@ class Scored(NamedTuple):
     slices: Sequence[object] | None
     last: Sequence[object] | None
     first: int
+
+
+def costs_of(costs: Costs | None, targets: AnyArray, arranged: Array, codes: Codes) -> Array | None:
+    """Return what each decision cost, None if errors have no costs."""
+    return None if costs is None else costs.of(targets, arranged, codes.labels)
 
 
 Listener = Callable[[Scored], None]
@@ -165,7 +174,8 @@ class Contest:
         The level of prediction intervals to score, such as 0.9, for contenders that have them; None scores
         none. Contenders with intervals predict event by event.
     metric
-        The metric that contenders are ranked by; accuracy or MAE by default.
+        The metric that contenders are ranked by, accuracy or MAE by default; or costs of errors with their
+        positive label, to rank them by the mean cost.
     """
 
     def __init__(
@@ -175,14 +185,16 @@ class Contest:
         interval: int = 1000,
         by: str | None = None,
         level: float | None = None,
-        metric: str | None = None,
+        metric: str | Costs | None = None,
     ) -> None:
         if task not in TASKS:
             raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
         if not contenders:
             raise ValueError("there is nothing to replay; give at least one contender")
         self.task, self.interval, self.by, self.level = task, interval, by, level
-        self.metric, self.headline = metric, headline_of(task, metric, level)
+        self.costs = metric if isinstance(metric, Costs) else None
+        self.metric = "cost" if isinstance(metric, Costs) else metric
+        self.headline = headline_of(task, self.metric, level, self.costs)
         self.models = dict(contenders)
         self._subjects = {name: adapter_of(model, task) for name, model in contenders.items()}
         self.standings = {
@@ -252,10 +264,17 @@ class Contest:
         RefusedError
             If a learner of streamk rejects an event. The events before it have been scored and learned; it
             and those after it have not.
+        ValueError
+            If errors have costs, and there is a third class.
         """
         chunk, start = EventChunk.of(xs), 0
         while start < len(ys):
             start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
+        self._check_classes()
+
+    def _check_classes(self) -> None:
+        if self.costs is not None:
+            self.costs.check(self.codes.labels)
 
     def _take(self, xs: EventChunk, ys: Sequence[object], before: int) -> int:
         predictions: Json = {}
@@ -300,7 +319,8 @@ class Contest:
         slices = None if self.by is None else xs.column(self.by)
         for name, (predicted, ends) in predictions.items():
             arranged = self.codes.arranged(predicted, known)
-            self.standings[name].add(targets, arranged, last, slices, ends)
+            costs = costs_of(self.costs, targets, arranged, self.codes)
+            self.standings[name].add(targets, arranged, last, slices, ends, costs)
             if self.tail is not None and name == self.tail.name:
                 self.tail.add(xs, targets, arranged, last, known)
         if self.listener is not None:
@@ -407,6 +427,7 @@ class Contest:
         else:
             self.codes.of_next(ys)
             self.unscored += len(ys)
+        self._check_classes()
 
     # ---- targets come later
 
@@ -506,6 +527,7 @@ class Contest:
         before = self.events - len(labelled)
         for _, group in groupby(labelled, lambda told: [answer is None for answer in told[0].answers]):
             before += self._score(list(group), before)
+        self._check_classes()
 
     def _score(self, labelled: Sequence[tuple[PendingPrediction, object, int]], before: int) -> int:
         """Score events that the same contenders have predicted, and return how many there are."""
@@ -527,7 +549,8 @@ class Contest:
                 ends = intervals[name] = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
             answers[name] = tabled(predicted)
             arranged = self.codes.arranged(answers[name], known)
-            standing.add(targets, arranged, last, slices, ends)
+            costs = costs_of(self.costs, targets, arranged, self.codes)
+            standing.add(targets, arranged, last, slices, ends, costs)
             if self.tail is not None and name == self.tail.name:
                 xs = EventChunk([event.x for event in events])
                 self.tail.add(xs, targets, arranged, last, known)

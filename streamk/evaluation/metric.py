@@ -88,6 +88,7 @@ CLASSES = (
     Metric("brier", "Brier score", -1, lambda sums: sums.brier),
     Metric("calibration_error", "calibration error", -1, lambda sums: sums.calibration_error),
     Metric("auc", "AUC", 1, lambda sums: sums.auc()[0]),
+    Metric("cost", "mean cost", -1, lambda sums: sums.mean_cost, True),
 )
 NUMBERS = (
     Metric("mae", "MAE", -1, lambda sums: sums.mean_absolute, True),
@@ -103,7 +104,7 @@ HEADLINES = dict(zip(TASKS, ("accuracy", "mae"), strict=True))
 SUMMARIES = dict(zip(TASKS, ("accuracy", "r2"), strict=True))  # comparable between streams
 
 
-def headline_of(task: str, chosen: str | None, level: float | None = None) -> str:
+def headline_of(task: str, chosen: str | None, level: float | None = None, costs: object = None) -> str:
     """Return the metric that ranks contenders: the chosen one, or the default of the task.
 
     >>> headline_of("regression", None), headline_of("classification", "auc")
@@ -112,7 +113,8 @@ def headline_of(task: str, chosen: str | None, level: float | None = None) -> st
     Raises
     ------
     ValueError
-        If there is no such metric, it is of the other task, or of intervals and there is no level.
+        If there is no such metric, it is of the other task, of intervals and there is no level, or of costs
+        and there are none.
     """
     known = [metric.name for metric in (CLASSES, NUMBERS)[TASKS.index(task)] if metric.better]
     if chosen is not None and chosen not in known:
@@ -120,6 +122,8 @@ def headline_of(task: str, chosen: str | None, level: float | None = None) -> st
         raise ValueError(f"metric {chosen!r} does not fit {task}; use {', '.join(known)}")
     if chosen == "pinball" and level is None:
         raise ValueError("metric 'pinball' is of prediction intervals; set their level, as 0.9")
+    if chosen == "cost" and costs is None:
+        raise ValueError("metric 'cost' is of the costs of errors; set them, as --cost fn=50,fp=1")
     return chosen or HEADLINES[task]
 
 

@@ -15,12 +15,14 @@ from streamk.encoding.fields import Event
 from streamk.encoding.targets import targets as targets_of
 from streamk.evaluation.adapters import EventChunk, LearnerAdapter
 from streamk.evaluation.contest import CHUNK, Contest, RefusedError
+from streamk.evaluation.costs import Costs
 from streamk.evaluation.label_delay import LabelDelay, delay_of
 from streamk.evaluation.results import Results
 from streamk.evaluation.windows import fitting
 from streamk.learners.learner import Learner
 
 LOOK = 1000  # events from which the task is inferred
+_EVENTS = "give (X, y), a data frame and its targets, or pairs of an event (a dict) and its target"
 _CLASSES = 20  # whole numbers with at most so many different values are classes
 
 
@@ -34,7 +36,7 @@ def replay(
     interval: int | None = None,
     by: str | None = None,
     level: float | None = None,
-    metric: str | None = None,
+    metric: str | Costs | None = None,
     progress: bool = False,
 ) -> Results:
     """Let models predict every event, score them, and let them learn it.
@@ -64,7 +66,9 @@ def replay(
     level
         Score intervals of that level, for learners that have ``predict_interval_one``.
     metric
-        The metric that ranks models, as ``"auc"``; accuracy or MAE by default.
+        The metric that ranks models, as ``"auc"``; accuracy or MAE by default. Or the costs of errors of two
+        classes, as ``Costs(fn=50, fp=1)``: the mean cost of an event then ranks models, which decide by the
+        threshold of the costs (:mod:`streamk.evaluation.costs`).
     progress
         Whether to show a bar.
 
@@ -94,7 +98,11 @@ def replay(
     if interval is None:
         sized = events[1] if isinstance(events, tuple) and len(events) == 2 else events
         interval = fitting(len(sized) if isinstance(sized, Sized) else None)
-    contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level, metric)
+    ys = [y for _, y in head]
+    task = task or tell_task(ys)
+    if isinstance(metric, Costs):
+        metric = metric.decided(task, ys)
+    contest = Contest(contenders, task, interval, by, level, metric)
     Results(contest, metrics)  # raises on wrong metrics before anything is learned
     warm(contenders, contest.task, head[:2])
     whole, row = chain(head, stream), 0
@@ -119,11 +127,26 @@ def replay(
 def _pairs_of(
     events: Iterable[tuple[Event, object]] | tuple[IntoDataFrame, object],
 ) -> Iterator[tuple[Event, object]]:
-    """Return pairs of event and target, the rows of a frame as dicts."""
+    """Return pairs of event and target, the rows of a frame as dicts.
+
+    Raises
+    ------
+    ValueError
+        If there is something else, also at a later pair.
+    """
     if isinstance(events, tuple) and len(events) == 2 and nw.dependencies.is_into_dataframe(events[0]):
         frame = nw.from_native(events[0], eager_only=True)
         return zip(frame.iter_rows(named=True), targets_of(events[1], len(frame)), strict=True)
-    return iter(events)
+    if not isinstance(events, Iterable) or nw.dependencies.is_into_dataframe(events):
+        raise ValueError(f"{_EVENTS}, not {type(events).__name__}")
+    return map(_pair, events)
+
+
+def _pair(pair: object) -> tuple[Event, object]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        many = f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""
+        raise ValueError(f"{_EVENTS}, not {type(pair).__name__}{many}")
+    return pair[0], pair[1]
 
 
 def _take_late(

@@ -100,6 +100,13 @@ class Results:
         """Return whether a contender failed; its error is :meth:`error`."""
         return self._standing(name).failed
 
+    def costs(self) -> Json | None:
+        """Return the costs of errors, the positive label and the threshold that they imply; None without."""
+        costs = self._contest.costs
+        if costs is None:
+            return None
+        return {**costs._asdict(), "positive": plain_label(costs.positive), "threshold": costs.threshold}
+
     def slices(self, name: str) -> dict[str, tuple[int, float]]:
         """Return the events and the headline metric of a contender for each value of the field of slices."""
         slices = self._standing(name).slices
@@ -251,6 +258,7 @@ class Results:
             "comparisons": [_compared(comparison) for comparison in self.comparisons()],
             "by": self._contest.by or "",
             "level": self._contest.level if self._contest.bounded else None,
+            "costs": self.costs(),
             "frozen": self.frozen(),
         }
 

@@ -46,12 +46,12 @@ class Classifier(Learner, base.MiniBatchClassifier):
         x
             Field names to numbers, booleans, strings, dates or times; None and NaN are missing values.
         y
-            The class: a boolean, an integer or a string; one type per learner. None if there is no label:
-            nothing is learned, but ``Kernel…`` learners rely less on the labels before
-            (:mod:`streamk.learners.stale`).
+            The class: a boolean, an integer or a string; one type per learner. A float that is a whole number
+            is the integer. None if there is no label: nothing is learned, but ``Kernel…`` learners rely less
+            on the labels before (:mod:`streamk.learners.stale`).
         w
             Sample weight: divides the regulariser, so a heavier event is fitted more closely.
-            An event of weight 0 is ignored.
+            An event of weight 0 is ignored. There is no ``class_weight``: weights of classes go here.
 
         Raises
         ------

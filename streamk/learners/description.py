@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
 
 from streamk.arrays import Array, Json
+from streamk.encoding.keys import category_tag
 from streamk.encoding.scaling import COUNT, MEAN, SQUARES
 from streamk.learners.learner import Learner
 
 
-def describe(learner: Learner) -> Json:
+def describe(learner: Learner, names: Sequence[str] = ()) -> Json:
     """Return a description of a learner, as values that JSON takes.
+
+    Parameters
+    ----------
+    learner
+        Any.
+    names
+        Fields of its events, if they are known: a model file has the hashes of names of categories alone.
 
     Returns
     -------
@@ -23,7 +32,8 @@ def describe(learner: Learner) -> Json:
         ``labels`` in their order, None for numbers; the ``target``'s mean and standard deviation, None for
         classes or if it is not scaled. ``inputs``: the name, mean and standard deviation of every number, or
         its median where normal scores replace it. Strings and booleans are stored by hashes of their names
-        and values, so they are not among them. ``relevance`` of inputs, highest first, and ``experts`` with
+        and values, so they are not among them. ``fields``: the relevance of every field, highest first, in
+        shares of their sum. ``relevance`` of inputs, highest first, and ``experts`` with
         their weights: empty unless the learner is a ``Kernel…`` one.
 
     Examples
@@ -35,6 +45,7 @@ def describe(learner: Learner) -> Json:
     """
     codec = learner._codec
     summary = learner.summary()
+    by_tag = {f"#{category_tag(name):016x}": name for name in names}
     relevance: dict[str, list[float]] = summary.get("relevance", {})
     scaled = codec.labels is None and codec.standard
     return {
@@ -48,6 +59,7 @@ def describe(learner: Learner) -> Json:
         "labels": None if codec.labels is None else list(codec.labels.values),
         "target": _scale(codec.target[0]) if scaled else None,
         "inputs": _inputs(learner),
+        "fields": {by_tag.get(name, name): share for name, share in summary.get("fields", {}).items()},
         "relevance": {name: relevance[name] for name in summary.relevance() or relevance},
         "experts": summary.get("experts", []),
     }

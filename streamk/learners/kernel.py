@@ -22,6 +22,7 @@ from streamk.encoding.batches import Batch
 from streamk.encoding.codec import EVENTS, no_targets
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
+from streamk.encoding.keys import category_tag
 from streamk.encoding.label_history import HELD, NOW
 from streamk.encoding.label_history import MEAN as MEAN_LABELS
 from streamk.encoding.labels import Label
@@ -46,7 +47,7 @@ from streamk.learners.regressor import Regressor
 from streamk.learners.rehearsal import LATE, Rehearsal
 from streamk.learners.stale import PERIOD, TRUSTED, StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
-from streamk.learners.summary import Summary
+from streamk.learners.summary import Summary, calendar_field, shares_of
 from streamk.learners.tails import EARLY, look
 from streamk.learners.time_like import TimeLike
 from streamk.learners.waiting import Held, Seen
@@ -125,7 +126,10 @@ class _Kernel(StreamingLearner):
             numbers of standardised targets; for classes of outputs, or of the softmax of logits, whose target
             is 1 for the class and 0 for others); for experts that restart when their error rises, also their
             number of ``restarts``. For classes, saturated outputs come last
-            (:mod:`streamk.combining.stacking`). ``relevance`` of every input that has one, in the two blocks
+            (:mod:`streamk.combining.stacking`). ``fields``: the relevance of every field, highest first, in
+            shares of their sum. It is by how much squared errors grow where a field has its value of another
+            event (:mod:`streamk.features.exchange`), so a field without effect has almost none, however many
+            values it has. ``relevance`` of every input that has one, in the two blocks
             of features (:mod:`streamk.features.relevance`). ``transformed``: the names of inputs with heavy
             tails, and ``robust``: whether the learner limits errors with heavy tails
             (:mod:`streamk.learners.tails`). ``time_like``: numbers that have risen or fallen steadily; where
@@ -152,6 +156,7 @@ class _Kernel(StreamingLearner):
         summary, time_like = super().summary(), self._look().last[:, 0].tolist()
         summary |= {
             "experts": experts,
+            "fields": {} if self._map is None else self._field_relevance(),
             "relevance": {} if self._map is None else self._relevance(),
             "transformed": sorted(self._codec.inputs.transforms),
             "robust": stacking.is_robust,
@@ -198,6 +203,17 @@ class _Kernel(StreamingLearner):
         return {
             names.get(key, f"#{key:016x}"): [round(r, 4) for r in values] for key, values in relevance.items()
         }
+
+    def _field_relevance(self) -> dict[str, float]:
+        """Return the shares of fields; a category is known by its tag if its name is not in memory."""
+        inputs, names = self._codec.inputs, dict[int, str]()
+        names |= {inputs.entry(name)[1]: name for name in inputs.numbers}
+        names |= {category_tag(name): name for (name, _), _ in inputs.known_categories()}
+        assert self._map is not None
+        assert self._map.sections is not None
+        uses = self._map.sections.exchanges.use()
+        values = {names.get(tag, f"#{tag:016x}"): use * moved for tag, (use, moved) in uses.items()}
+        return shares_of(values, calendar_field, max)
 
     def _make_sections(self) -> Sections:
         grows = self.relevance and not self.classifies
@@ -645,6 +661,8 @@ class KernelClassifier(_Kernel, Classifier):
     Notes
     -----
     Probabilities are calibrated: the weights of the experts minimise their log loss.
+    There is no ``class_weight``: pass the weight of an event's class as ``w``. Costs of errors need no
+    weights: decide by the threshold that they imply (:class:`streamk.evaluation.Costs`).
     A learner must not be used by several threads at once.
 
     References

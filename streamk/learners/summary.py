@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,10 @@ class Summary(Json):
         means = map(fmean, zip(*learned, strict=True))
         return dict(sorted(zip(relevance, means, strict=True), key=lambda pair: -pair[1]))
 
+    def by_field(self) -> dict[str, float]:
+        """Return the relevance of fields (``fields``), or of inputs where fields have no tests."""
+        return self.get("fields") or self.relevance()
+
     def weights(self) -> dict[str, float]:
         """Return the weights of experts, that with the largest absolute value first."""
         experts = self.get("experts", [])
@@ -67,7 +71,7 @@ class Summary(Json):
             return ""
         worse, better = errors["without_labels"], errors["with_labels"]
         times = f"{worse / better:.2g} times the error" if better > 0.0 else "errors"
-        names = ", ".join(sorted({_CALENDAR.sub("", name) for name in self["time_like"]}))
+        names = ", ".join(sorted(set(map(calendar_field, self["time_like"]))))
         return (
             f"without new labels, expect {times} ({errors['measure']} {worse:.3g}, with labels {better:.3g})"
             f": the model follows recent events{f', and values of {names} never repeat' if names else ''}; "
@@ -125,7 +129,35 @@ class Summary(Json):
         return f"{self['events']:,} events, {self['features']:,} features, {self['bytes']:,} bytes"
 
     def _tables(self) -> list[tuple[str, dict[str, float]]]:
-        return [("relevance of inputs", self.relevance()), ("weights of experts", self.weights())]
+        return [("relevance of inputs", self.by_field()), ("weights of experts", self.weights())]
+
+
+def shares_of(
+    values: Mapping[str, float],
+    field_of: Callable[[str], str],
+    joined: Callable[[Sequence[float]], float] = sum,
+) -> dict[str, float]:
+    """Return the share of each field in the sum of all, highest first; none if all are 0.
+
+    The value of a field is that of its inputs ``joined``: their sum, or where one input says what the others
+    say, their maximum.
+
+    Examples
+    --------
+    >>> shares_of({"when@weekday.sin": 1.0, "when@weekday.cos": 3.0, "a": 1.0}, calendar_field, max)
+    {'when': 0.75, 'a': 0.25}
+    """
+    fields: dict[str, list[float]] = {}
+    for name, value in values.items():
+        fields.setdefault(field_of(name), []).append(value)
+    shares = {name: float(joined(each)) for name, each in fields.items()}
+    total, order = sum(shares.values()), sorted(shares, key=lambda name: -shares[name])
+    return {name: round(shares[name] / total, 4) for name in order} if total > 0.0 else {}
+
+
+def calendar_field(name: str) -> str:
+    """Return the field of an input: of a date's calendar inputs, the date."""
+    return _CALENDAR.sub("", name)
 
 
 def plot_weights(summaries: Sequence[Summary]) -> Figure:

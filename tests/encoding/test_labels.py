@@ -29,13 +29,34 @@ def test_numpy_scalars_are_plain():
     assert type(Labels().check(np.str_("a"))) is str
 
 
-@pytest.mark.parametrize("label", [None, 1.0, float("nan"), b"x", [1], (1, 2), np.float32(1)])
+@pytest.mark.parametrize("label", [None, 1.5, float("nan"), float("inf"), b"x", [1], (1, 2), np.float32(0.5)])
 def test_what_is_not_a_label(label):
     with pytest.raises(ValueError, match="a class label must be"):
         Labels().check(label)
 
 
-@pytest.mark.parametrize(("first", "second"), [(True, 1), (1, True), ("1", 1), (0, False), (1, "a")])
+def test_fractions_name_regression():
+    with pytest.raises(ValueError, match=r"the label is 1\.5 \(float\); .*; for numbers, use regression"):
+        Labels().check(1.5)
+    with pytest.raises(ValueError, match=r"string$"):
+        Labels().check(float("nan"))
+
+
+def test_floats_that_are_whole_numbers_are_integers():
+    labels = Labels()
+    checked = labels.check_many([0.0, 1, np.float32(2), -0.0], [True] * 4)
+    assert checked == [0, 1, 2, 0]
+    assert {type(label) for label in checked} == {int}
+    labels.register(checked)
+    assert labels.values == [0, 1, 2]
+    assert labels.check(1.0) == 1
+    with pytest.raises(ValueError, match=r"row 1: the label is 0\.5"):
+        labels.check_many([1.0, 0.5], [True, True])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(True, 1), (True, 1.0), ("1", 1.0), (1, True), ("1", 1), (0, False), (1, "a")]
+)
 def test_another_type_is_refused(first, second):
     labels = learned(first)
     with pytest.raises(ValueError, match="keeps one type of label"):

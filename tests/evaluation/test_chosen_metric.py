@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from streamk.evaluation import ModelAdapter, Results, replay
+from streamk.evaluation import Costs, ModelAdapter, Results, replay
 from streamk.evaluation.bootstrap import BatchMeans
 from streamk.evaluation.classes import ClassSums
 from streamk.evaluation.contest import Contest
@@ -105,7 +105,8 @@ def rare(count=5000):
 @pytest.mark.parametrize("metric", [metric.name for metric in CLASSES if metric.better])
 def test_every_metric_of_classes_ranks(metric):
     xs, ys = rare(3000)
-    contest = Contest({"mean": Scores("mean"), "own": Scores("own")}, "classification", metric=metric)
+    chosen = Costs(50, 1, "yes") if metric == "cost" else metric
+    contest = Contest({"mean": Scores("mean"), "own": Scores("own")}, "classification", metric=chosen)
     contest.take(xs, ys)
     results = Results(contest)
     values = {name: METRICS[metric].better * results.metrics_of(name, metric) for name in results.names}
@@ -159,7 +160,7 @@ def test_log_loss_contradicts_accuracy_where_a_class_is_rare():
     ("task", "metric", "sentence"),
     [
         ("classification", "beauty", "metric 'beauty' is unknown; use accuracy, log_loss, .*, mae, rmse, r2"),
-        ("classification", "mae", "metric 'mae' does not fit classification; use accuracy, .*, auc$"),
+        ("classification", "mae", "metric 'mae' does not fit classification; use accuracy, .*, auc, cost$"),
         ("regression", "auc", "metric 'auc' does not fit regression; use mae, rmse, r2"),
         ("regression", "width", "metric 'width' is unknown"),
         ("regression", "pinball", "metric 'pinball' is of prediction intervals; set their level"),

@@ -263,7 +263,7 @@ def test_nothing_yet():
     values = ClassSums().values()
     assert math.isnan(values.pop("auc"))
     assert set(values.values()) == {0.0}
-    assert (*values, "auc") == ClassSums.columns()
+    assert (*values, "auc", "cost") == ClassSums.columns()
 
 
 def test_a_target_without_a_probability_is_a_new_class():

@@ -43,7 +43,10 @@ def test_a_better_prediction_has_a_better_value():
     for right in (0.9, 0.6):  # probability of the true class, and the share of the target that is predicted
         shown = np.where(rng.random(400) < right, classes, 1 - classes)
         of_classes, of_numbers = ClassSums(), NumberSums()
-        of_classes.add(classes, np.where(np.eye(2)[shown] > 0, right, 1.0 - right), np.zeros(400, dtype=int))
+        costs = (shown != classes).astype(float)
+        of_classes.add(
+            classes, np.where(np.eye(2)[shown] > 0, right, 1.0 - right), np.zeros(400, dtype=int), costs
+        )
         ends = right * targets - (1.0 - right), right * targets + (1.0 - right)
         of_numbers.add(targets, right * targets, *ends)
         values.append(of_classes.values() | of_numbers.values())

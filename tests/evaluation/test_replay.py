@@ -422,3 +422,28 @@ def test_a_frame_is_its_rows(library):
     assert frame.metrics("line") == rows.metrics("line")
     with pytest.raises(ValueError, match="399"):
         replay((library.DataFrame(xs), ys[:-1]), {"it": kaczmarz()})
+
+
+@pytest.mark.parametrize(
+    ("events", "what"),
+    [
+        (pd.DataFrame({"x": [1.0, 2.0], "y": [0, 1]}), "DataFrame"),
+        (pl.DataFrame({"x": [1.0, 2.0], "y": [0, 1]}), "DataFrame"),
+        (7, "int"),
+        ([{"x": 1.0, "y": 0}], "dict"),
+        ([({"x": 1.0}, 0, 1.0)], "tuple of 3"),
+        (["xy"], "str"),
+        ([({"x": 1.0}, 0)] * 1200 + [({"x": 1.0},)], "tuple of 1"),
+    ],
+)
+def test_what_are_no_pairs(events, what):
+    sentence = "give (X, y), a data frame and its targets, or pairs of an event (a dict) and its target, not "
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence + what)}$"):
+        replay(events, {"it": kaczmarz()})
+
+
+@pytest.mark.parametrize("model", [kaczmarz, line])
+def test_labels_that_are_floats_are_scored_as_integers(model):
+    events = [(x, int(y)) for x, y in EVENTS[:500]]
+    whole = replay(events, {"it": model()}).metrics("it")
+    assert replay([(x, float(y)) for x, y in events], {"it": model()}).metrics("it") == whole

@@ -95,3 +95,43 @@ def test_every_learner_has_a_summary(name):
     assert learner.summary()["events"] == 0
     assert type(learner).__name__ in learner._repr_html_()
     assert describe(learner)["relevance"] == {}
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_field_of_many_values_without_effect_does_not_lead(task, seed):
+    rng = np.random.default_rng(seed)
+    mails, kinds, a = rng.integers(0, 250, 1500), rng.integers(0, 4, 1500), rng.normal(size=1500)
+    days = np.datetime64("2026-01-01") + np.arange(1500) // 5
+    effect = 0.7 * a + np.array([0.0, 0.6, -0.6, 0.2])[kinds]
+    xs = [
+        {"mail": f"user{mails[i]}@mail.example", "kind": "pqrs"[kinds[i]], "a": a[i], "day": days[i].item()}
+        for i in range(1500)
+    ]
+    if task == "classification":
+        learner = streamk.KernelClassifier(seed=seed)
+        learner.learn_many(xs, (rng.random(1500) < 1.0 / (1.0 + np.exp(-1.5 * effect))).tolist())
+    else:
+        learner = streamk.KernelRegressor(seed=seed)
+        learner.learn_many(xs, (effect + rng.normal(size=1500)).tolist())
+    fields = learner.summary()["fields"]
+    assert {*list(fields)[:2]} == {"a", "kind"}
+    assert fields.keys() == {"a", "kind", "mail", "day"}
+    assert fields["mail"] < 0.1 * fields["a"]
+    assert list(fields.values()) == sorted(fields.values(), reverse=True)
+    assert sum(fields.values()) == pytest.approx(1.0, abs=1e-3)
+    loaded = streamk.loads(learner.to_bytes())  # it has no names of categories
+    hashed = describe(loaded)["fields"]
+    assert {name for name in hashed if not name.startswith("#")} == {"a", "day"}
+    assert describe(loaded, ["mail", "kind", "a", "day", "other"])["fields"] == fields
+    assert "#" not in repr(learner.summary()).partition("weights of experts")[0]
+    assert "user1" not in repr(learner.summary())
+
+
+def test_fields_without_tests_fall_back_to_inputs():
+    assert Summary(fields={}, relevance={"a": [0.5]}).by_field() == {"a": 0.5}
+    assert Summary(fields={"b": 1.0}, relevance={"a": [0.5]}).by_field() == {"b": 1.0}
+    assert streamk.KernelClassifier(seed=1).summary()["fields"] == {}
+    learner = streamk.KernelRegressor(seed=1)
+    learner.learn_one({"a": 1.0}, 1.0)
+    assert learner.summary()["fields"] == {}

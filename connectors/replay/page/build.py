@@ -198,7 +198,8 @@ def summary_section(contenders: Rows) -> str:
                 figure(bar_chart(f"experts-{place}", title, experts), before=f"<h3>{escape(title)}</h3>")
             )
         relevance = {
-            key: _floats(np.atleast_1d(values)) for key, values in (summary.get("relevance") or {}).items()
+            key: _floats(np.atleast_1d(values))
+            for key, values in (summary.get("fields") or summary.get("relevance") or {}).items()
         }
         if relevance:
             drawn.append(_relevance(place, name, relevance))

@@ -74,6 +74,27 @@ def test_relevance_has_the_highest_first_and_experts_their_weights(tmp_path, mon
     assert bars["a"] == max(bars.values()) > 0
 
 
+def test_relevance_is_by_column_with_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    rng, rows = random.Random(4), []
+    for k in range(1500):
+        colour, amount, note = rng.choice(["red", "blue"]), rng.gauss(0, 1), rng.choice(["too small", "fine"])
+        mail, hit = f"user{rng.randrange(200)}@mail.example", rng.random() < (0.8 if colour == "red" else 0.2)
+        day = f"2026-{1 + k // 140:02}-{1 + k % 28:02}"
+        rows.append(f"{mail},{colour},{amount:.3f},{note},{day},{'yes' if hit else 'no'}\n")
+    log, model = tmp_path / "log.csv", tmp_path / "model.streamk"
+    log.write_text("mail,colour,amount,note,day,returned\n" + "".join(rows))
+    options = ["--target", "returned", "--type", "note=text", "--no-baseline", "--save", str(model)]
+    assert CliRunner().invoke(app, ["replay", str(log), *options]).exit_code == 0
+    fields = json.loads(show(model, "--json").stdout)["fields"]
+    assert next(iter(fields)) == "colour"
+    assert fields.keys() == {"mail", "colour", "amount", "note", "day"}
+    assert fields["mail"] < 0.1
+    text = show(model).stdout
+    assert "a string" not in text
+    assert "#" not in text.partition("Relevance of inputs")[2].partition("Experts")[0]
+
+
 def test_inputs_with_heavy_tails_have_a_median(tmp_path):
     rng = random.Random(2)
     xs = [{"income": 2.718 ** (3 * rng.gauss(0, 1))} for _ in range(1500)]
