@@ -74,7 +74,10 @@ def replay_command(
     end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[
-        str | None, typer.Option(metavar="EVENTS", help="How late labels come: events; seconds with --time.")
+        str | None,
+        typer.Option(
+            metavar="EVENTS|TIME", help="How late labels come: events; with --time also 1d, 6h or seconds."
+        ),
     ] = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="|".join(PROTOCOLS), help="When labels come; chunks are twentieths.")

@@ -558,7 +558,7 @@ def _warning(base: str, kind: str, values: Sequence[object], constant: bool) -> 
     if constant:
         return "constant"
     if base == IDENTIFIER:
-        return "each value is another one; --type sets a type to learn from it"
+        return "every row has a different value; --type sets a type to learn from it"
     if base == CATEGORY and any(map(_CODE.fullmatch, map(str, values))):
         return "codes with leading zeros are categories"
     if "%m" in kind and all(_ambiguous(str(value), kind.partition(":")[2]) for value in values):
