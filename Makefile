@@ -9,7 +9,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba
 # An environment that forbids bytecode makes every start of Python compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test long mlflow fmt lint type bench docs follow check release clean
+.PHONY: setup demo picture test long mlflow fmt lint type bench docs follow check release clean
 
 setup: $(VENV)/.ready
 
@@ -21,6 +21,12 @@ $(VENV)/.ready: pyproject.toml constraints.txt streamk/__init__.py
 
 demo: setup
 	$(BIN)/streamk demo
+
+# The picture of README.md, by the command next to it.
+picture: demo
+	$(BIN)/streamk replay demo-output/bananas.csv.gz --target label --learner kernel --learner kaczmarz --report demo-output/page
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1440,2000 \
+		--screenshot=docs/report-page.png file://$(CURDIR)/demo-output/page/index.html
 
 test: setup
 	$(BIN)/python -m pytest -n 4 --dist loadgroup --durations=10
