@@ -9,7 +9,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba
 # An environment that forbids bytecode makes every start of Python compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test long fmt lint type bench docs follow check release clean
+.PHONY: setup demo picture test long mlflow fmt lint type bench docs follow check release clean
 
 setup: $(VENV)/.ready
 
@@ -22,12 +22,24 @@ $(VENV)/.ready: pyproject.toml constraints.txt streamk/__init__.py
 demo: setup
 	$(BIN)/streamk demo
 
+# The picture of README.md, by the command next to it.
+picture: demo
+	$(BIN)/streamk replay demo-output/bananas.csv.gz --target label --learner kernel --learner kaczmarz --report demo-output/page
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1440,2000 \
+		--screenshot=docs/report-page.png file://$(CURDIR)/demo-output/page/index.html
+
 test: setup
 	$(BIN)/python -m pytest -n 4 --dist loadgroup --durations=10
 
 long: setup
 	$(BIN)/python -m pytest -m long tests
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(NUMBA_CACHE_DIR)/bounds $(BIN)/python -m pytest -n 2 tests/laws
+
+# MLflow needs other versions of packages than constraints.txt names, so it has an environment of its own.
+mlflow: setup
+	$(BIN)/python -m venv $(VENV)/mlflow
+	$(VENV)/mlflow/bin/python -m pip install --quiet --editable '.[mlflow,sklearn,test]' alembic
+	$(VENV)/mlflow/bin/python -m pytest tests/test_mlflow.py
 
 bench: setup
 	$(BIN)/python benchmarks/run.py $(BENCH)

@@ -41,8 +41,8 @@ page and its pictures. With `--cached` it measures nothing.
   features; standardised targets for regressions other than MOA's. A missing value is 0, or an empty string.
 - **Settings of peers**: the defaults, with the number of trees in parentheses; one run, with seed 1.
 - **Time limit**: a peer stops after {budget} seconds on a stream. Its result is then in parentheses, with
-  the share of the stream, and ranks last there; a hollow point in the pictures. The last column of the table
-  of mean ranks counts only the streams that a learner finished.
+  the share of the stream, and ranks last there; its point in the pictures is hollow. The last column of the
+  table of mean ranks counts only the streams that a learner finished.
 - **Ranks**: mean ranks are those of learners that were measured on every stream, by accuracy and log loss, or
   by R² and RMSE. A difference larger than the critical difference is significant at a level of 5 % (Nemenyi).
 - **Order** marks streams whose order has no meaning or gives labels away, as measured on the data

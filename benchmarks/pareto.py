@@ -53,7 +53,7 @@ def separate(names: list[Annotation]) -> None:
 
 
 def draw(path: Path, panels: Mapping[str, list[Point]], label: str, more_is_better: bool) -> None:
-    """Draw a panel for each title; a hollow point is a learner that was stopped on a stream."""
+    """Draw a panel for each title; hollow points are learners that the time limit stopped on a stream."""
     pyplot.switch_backend("agg")
     figure, axes = pyplot.subplots(
         1, len(panels), figsize=(6.5 * len(panels), 5.2), layout="constrained", squeeze=False

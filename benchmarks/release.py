@@ -5,8 +5,8 @@ code of ``benchmarks/first_calls.py``. Its table has the seconds of ``pip instal
 prediction of ``KernelClassifier``, by the clock and of the processor. It fails if a start takes longer than
 2.5 s with compiled code or 25 s without (the smaller figure counts, since others may use the machine), if a
 start with compiled code compiles, if models differ between versions of Python or between shipped code and
-that of this processor, if a command fails, or if a distribution lacks a file or holds a foreign one. Nothing
-is uploaded; all are in ``dist/``.
+that of this processor, if a command fails, if a distribution lacks a file or holds a foreign one, or if an
+index could not show its description. Nothing is uploaded; all are in ``dist/``.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ def build(directory: Path) -> tuple[Path, Path]:
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     tools = directory / "tools"
     venv.create(tools, with_pip=True)
-    run(tools / "bin" / "pip", "install", "--quiet", "build", "wheel", directory=directory)
+    run(tools / "bin" / "pip", "install", "--quiet", "build", "twine", "wheel", directory=directory)
     run(tools / "bin" / "python", "-m", "build", "--outdir", ROOT / "dist", ROOT, directory=directory)
     (wheel,), (sdist,) = (ROOT / "dist").glob("*.whl"), (ROOT / "dist").glob("*.tar.gz")
+    run(tools / "bin" / "twine", "check", "--strict", wheel, sdist, directory=directory)
     return wheel, sdist
 
 

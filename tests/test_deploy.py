@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from connectors.cli import COMMANDS
 from connectors.contract.errors import EXIT_CODES
 from connectors.daemon.telemetry import SERIES
 from connectors.settings.file import load
+from streamk import __version__
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 PARTS = ("_bucket", "_sum", "_count")  # of a histogram
@@ -144,3 +146,46 @@ def test_the_runbook_has_every_exit_code():
     text = (DEPLOY.parent / "docs" / "operations.md").read_text()
     rows = {int(code): row for code, row in re.findall(r"^\| (\d) \| (.+)$", text, re.M)}
     assert rows.keys() == EXIT_CODES.keys() - {0}
+
+
+def project():
+    return tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+
+
+def requirement(text):
+    """Return the name and the versions of a requirement, as pip and conda write it."""
+    name, versions = re.fullmatch(r"([\w-]+) ?([^;]*)(?:;.*)?", text).groups()
+    return name.lower().replace("_", "-"), versions
+
+
+def test_the_conda_recipe_has_the_requirements_of_the_project():
+    recipe, metadata = yaml.safe_load((DEPLOY / "conda" / "meta.yaml").read_text()), project()["project"]
+    needed = {requirement(text) for text in metadata["dependencies"]}
+    python = ("python", metadata["requires-python"])
+    assert {requirement(text) for text in recipe["requirements"]["run"]} == {*needed, python}
+    build = {requirement(text) for text in project()["build-system"]["requires"]}
+    assert {requirement(text) for text in recipe["requirements"]["host"]} == {*build, python, ("pip", "")}
+    assert recipe["package"] == {"name": "streamk", "version": __version__}
+    (entry,) = recipe["build"]["entry_points"]
+    assert dict([entry.split(" = ")]) == metadata["scripts"]
+    about = recipe["about"]
+    assert (about["summary"], about["license"]) == (metadata["description"], metadata["license"])
+
+
+def test_all_is_every_extra_for_users():
+    extras = project()["project"]["optional-dependencies"]
+    (text,) = extras["all"]
+    names = re.fullmatch(r"streamk\[(.*)\]", text)[1].split(",")
+    assert set(names) == extras.keys() - {"all", "bench", "docs", "test"}
+
+
+def test_the_description_of_the_package_stands_alone():
+    """An index shows README.md without the repository: no link or picture may be relative."""
+    text = (DEPLOY.parent / "README.md").read_text()
+    hook = project()["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert links
+    assert all(link.startswith("https://") for link in links)
+    assert "docs/learners.md helps to choose a learner" in text

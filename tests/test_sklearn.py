@@ -2,6 +2,7 @@
 
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -28,6 +29,23 @@ NUMBERS = np.sin(2.0 * ROWS[:, 0]) + ROWS[:, 1]
 @parametrize_with_checks([KernelClassifier(**SMALL), KernelRegressor(**SMALL)])
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(("cls", "y"), [(KernelClassifier, CLASSES), (KernelRegressor, NUMBERS)])
+def test_joblib_stores_estimators_with_their_bytes(cls, y, tmp_path):
+    estimator = cls(**SMALL).fit(ROWS, y)
+    joblib.dump(estimator, tmp_path / "estimator")
+    loaded = joblib.load(tmp_path / "estimator")
+    assert loaded.learner_.to_bytes() == estimator.learner_.to_bytes()
+    assert (loaded.predict(ROWS) == estimator.predict(ROWS)).all()
+
+
+def test_a_saved_learner_predicts_frozen_as_its_estimator(tmp_path):
+    estimator = KernelClassifier(**SMALL).fit(ROWS, CLASSES)
+    estimator.learner_.save(tmp_path / "model.streamk")
+    frozen = streamk.load(tmp_path / "model.streamk").frozen()
+    labels = frozen.predict_many(ROWS, ["x0", "x1", "x2"])
+    assert (estimator.classes_[labels] == estimator.predict(ROWS)).all()
 
 
 def table():

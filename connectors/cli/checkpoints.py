@@ -83,7 +83,9 @@ def list_command(directory: Directory, as_json: AsJson = False) -> None:
 @checkpoints.command("show", epilog="For example: streamk checkpoints show checkpoints 12")
 def show_command(
     directory: Directory,
-    number: Annotated[int | None, typer.Argument(help="Which one; the newest by default.")] = None,
+    number: Annotated[
+        int | None, typer.Argument(help="Number of the checkpoint; the newest by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a checkpoint holds; the file itself is a model that streamk.load opens."""

@@ -30,7 +30,8 @@ def publish_command(
     to: Annotated[str | None, typer.Option("--to", help="A compacted topic.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A model file.")] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Of the model in the topic; by default that of the source.")
+        str | None,
+        typer.Option("--name", help="Name of the model in the topic; that of the source by default."),
     ] = None,
     every: Annotated[
         float | None, typer.Option("--every", min=1.0, help="Publish again and again, after so many seconds.")

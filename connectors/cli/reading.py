@@ -61,13 +61,15 @@ class FormatOptions:
             help="A string of CSV that is no value, instead of the usual ones; repeat for more.",
         ),
     ] = None
-    delimiter: Annotated[str | None, typer.Option(help="Between the values of CSV; detected by default.")] = (
+    delimiter: Annotated[
+        str | None, typer.Option(help="Separator of values in CSV; detected by default.")
+    ] = None
+    decimal: Annotated[str | None, typer.Option(help="Decimal mark of CSV, . or ,; detected by default.")] = (
         None
     )
-    decimal: Annotated[
-        str | None, typer.Option(help="Before fractions in CSV, . or ,; detected by default.")
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of text, as shift_jis; detected by default.")
     ] = None
-    encoding: Annotated[str | None, typer.Option(help="Of text, as shift_jis; detected by default.")] = None
     columns: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +78,7 @@ class FormatOptions:
     ] = None
     skip: Annotated[int, typer.Option(min=0, metavar="LINES", help="Lines above the header.")] = 0
     comment: Annotated[
-        str | None, typer.Option(metavar="STRING", help="What begins lines that are not read, as '#'.")
+        str | None, typer.Option(metavar="STRING", help="Start of lines that are skipped, as '#'.")
     ] = None
 
     def format(self, target: str | None) -> EventFormat:

@@ -64,7 +64,7 @@ def replay_command(
             metavar="NAME[:KEY=VALUE,…]",
             help=f"{', '.join(LEARNERS)}; a model of river by its path, as river.forest.ARFClassifier; a "
             f".streamk file, with :learn=false to freeze it; refit:PATH,every=1000 (or 1d), as "
-            f"refit:sklearn.svm.SVC, is fitted again and again. Repeat to compare; {DEFAULT} by default.",
+            f"refit:sklearn.svm.SVC, is refitted regularly. Repeat to compare; {DEFAULT} by default.",
         ),
     ] = None,
     settings: Annotated[
@@ -75,18 +75,23 @@ def replay_command(
     end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[
-        str | None, typer.Option(metavar="EVENTS", help="How late labels come: events; seconds with --time.")
+        str | None,
+        typer.Option(
+            metavar="EVENTS|TIME", help="How late labels come: events; with --time also 1d, 6h or seconds."
+        ),
     ] = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="|".join(PROTOCOLS), help="When labels come; chunks are twentieths.")
     ] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="When an event was: --delay is by this clock.")
+        str | None, typer.Option(metavar="FIELD", help="Field with the time of an event, for --delay.")
     ] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="LOG", help="Labels, joined on --key; they come when --time says.")
     ] = None,
-    key: Annotated[str | None, typer.Option(metavar="FIELD", help="What joins events and --labels.")] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Field that joins events and --labels.")
+    ] = None,
     by: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Metrics for each value of a field.")
     ] = None,
@@ -125,7 +130,8 @@ def replay_command(
     ] = None,
     reading: FormatOptions = FormatOptions(),  # noqa: B008
     form: Annotated[
-        str | None, typer.Option("--format", help="Of a kafka:// topic, json or msgpack; json by default.")
+        str | None,
+        typer.Option("--format", help="Format of a kafka:// topic: json or msgpack; json by default."),
     ] = None,
     strict: Strict = False,
     allow_skipped: AllowSkipped = False,

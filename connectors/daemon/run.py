@@ -224,7 +224,8 @@ def run(live: LiveSettings) -> None:
     daemon = _Daemon(live, store, telemetry)
     with daemon_signals(daemon.requests), store.locked(), _served(telemetry, settings):
         daemon.run()
-    log.info("stopped")
+    why = "stopped by a signal" if daemon.requests.stop.is_set() else "reached the end of the log"
+    log.info("%s; %s", telemetry.totals(), why)
 
 
 class _Daemon:

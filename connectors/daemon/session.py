@@ -190,7 +190,7 @@ class Session:
         self._source.begin(name, position)
         self._telemetry.begin(name, emitted, assigned.end, metadata.identity)
         silent = f", replaying without emitting up to {emitted}" if emitted > position else ""
-        log.info("%s: from %d%s", name, position, silent)
+        log.info("%s: reading from position %d%s", name, position, silent)
         self._telemetry.ready = True
         return True
 

@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -337,6 +338,7 @@ class Telemetry:
         self._unsaved_since: float | None = None  # when the first event was read that no checkpoint holds
         self._counted: dict[str, tuple[str, int]] = {}  # identity and position, by partition
         self._replaying = False
+        self._totals: defaultdict[str, int] = defaultdict(int)  # events of this run by result
         self._undelivered: list[int] = []  # times of records whose outputs are not committed
         self._assigned: set[str] = set()
         self._models: dict[str, tuple[int, int]] = {}  # features and events
@@ -442,6 +444,7 @@ class Telemetry:
         self._undelivered += [raw.timestamp for raw in records if raw.timestamp is not None]
         for result, count in processed.tally._asdict().items():
             metrics.count("streamk_events_total", count, result=result)
+            self._totals[result] += count
         for cause, count in processed.causes.items():
             metrics.count("streamk_dead_letters_total", count, cause=cause)
             self.report.refused[cause] = self.report.refused.get(cause, 0) + count
@@ -586,6 +589,14 @@ class Telemetry:
         means = dict(zip(("loss", "error"), (round(mean, 4) for mean in self._losses.means), strict=False))
         events = sum(events for _, events in self._models.values())
         return {"events": events, **means, "waiting": self._waiting}
+
+    def totals(self) -> str:
+        """Return what became of the events of this run, in words."""
+        words = {"predicted": "predicted only"}
+        others = [
+            f"{words.get(what, what)} {n:,}" for what, n in self._totals.items() if n and what != "learned"
+        ]
+        return ", ".join([f"learned {self._totals['learned']:,} events", *others])
 
     def waiting(self, lag: Mapping[str, int], uncommitted: Mapping[str, int] = _NONE) -> None:
         """Take the lag of every partition, and how many offsets after its end open transactions hide."""

@@ -148,7 +148,8 @@ def skipped(unreadable: int, unlabelled: int, target: str = "a target") -> str:
         f"{unlabelled:,} without {target}" if unlabelled else "",
     ]
     reasons = " and ".join(filter(None, parts))
-    return f"skipped {unreadable + unlabelled:,} rows: {reasons}" if reasons else ""
+    count = unreadable + unlabelled
+    return f"skipped {count:,} row{'s' * (count != 1)}: {reasons}" if reasons else ""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

@@ -547,7 +547,8 @@ def _misfitting(base: str, values: Sequence[object], misfits: Sequence[object]) 
     if not misfits:
         return ""
     words = ", ".join(map(repr, list(dict.fromkeys(map(str, misfits)))[:3]))
-    return f"{len(misfits):,} of {len(values):,} values are no {base} and are read as missing: {words}"
+    read = f"{len(misfits):,} of {len(values):,} values are no {base} and are read as missing"
+    return f"{read}: {words}; --missing accepts them"
 
 
 def _warning(base: str, kind: str, values: Sequence[object], constant: bool) -> str:
@@ -558,7 +559,7 @@ def _warning(base: str, kind: str, values: Sequence[object], constant: bool) -> 
     if constant:
         return "constant"
     if base == IDENTIFIER:
-        return "each value is another one; --type sets a type to learn from it"
+        return "every row has a different value; --type sets a type to learn from it"
     if base == CATEGORY and any(map(_CODE.fullmatch, map(str, values))):
         return "codes with leading zeros are categories"
     if "%m" in kind and all(_ambiguous(str(value), kind.partition(":")[2]) for value in values):
@@ -567,7 +568,7 @@ def _warning(base: str, kind: str, values: Sequence[object], constant: bool) -> 
 
 
 def _ambiguous(text: str, form: str) -> bool:
-    if "%d" not in form or "%b" in form or "%B" in form or form.startswith("%Y"):
+    if "%d" not in form or "%b" in form or "%B" in form or form.startswith(("%Y", "%d.%m")):
         return False
     moment = datetime.strptime(text.strip(), form)
     return moment.day <= 12

@@ -36,6 +36,7 @@ from connectors.events.learners import (
     read_parameter,
 )
 from connectors.events.names import near_file, nearest
+from connectors.replay.logs import period
 from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.evaluation import Frozen, ModelAdapter, Refitted, RiverAdapter, adapter_of
@@ -45,7 +46,6 @@ from streamk.evaluation.metric import TASKS
 REFIT = "refit:"
 _EXAMPLE = "refit:sklearn.ensemble.HistGradientBoostingClassifier"
 _PACKAGES = {"sklearn": "scikit-learn", "lightgbm": "lightgbm", "xgboost": "xgboost"}
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SETTING = re.compile(r",(?=\s*\w+\s*=)")
 NONE, QUICK, FULL = "none", "quick", "full"
 CHOICES = (NONE, QUICK, FULL)
@@ -247,11 +247,10 @@ def _every(text: str, value: str | None) -> int | timedelta | None:
     """Return the number of events or the time of a setting."""
     if value is None:
         return None
-    parts = re.fullmatch(r"(\d{1,9})([smhd]?)", value)
-    if parts is None or not int(parts[1]):
+    every = int(value) if re.fullmatch(r"\d{1,9}", value) else period(value)
+    if not every:
         raise ValueError(f"{text}: every={value} is no number of events, as 1000, and no time, as 1d or 6h")
-    number = int(parts[1])
-    return timedelta(**{_UNITS[parts[2]]: number}) if parts[2] else number
+    return every
 
 
 def _refitted(text: str, task: str, seed: int) -> ModelAdapter:

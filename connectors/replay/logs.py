@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,7 @@ _OF_FORMAT = {
     "only": "features", "encoding": "encoding", "columns": "columns", "skip": "skip", "comment": "comment",
 }  # fmt: skip
 _DIALECT = "delimiter", "decimal", "encoding", "columns", "skip", "comment"
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _KAFKA = "kafka://"
 CHUNKS = "chunks"
 PROTOCOLS = ("prompt", "100", "1000", CHUNKS)
@@ -208,11 +211,22 @@ def event_count(files: Sequence[str], how: Reading, limit: int | None) -> int:
     return count if limit is None else min(count, limit)
 
 
+def period(text: str) -> timedelta | None:
+    """Return the time that ``30s``, ``30m``, ``6h`` or ``1d`` name, None if it is none."""
+    parts = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    return timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts else None
+
+
 def _delayed(delay: str, time: str | None) -> int | LabelDelay:
+    late = period(delay)
+    if late is not None and time is None:
+        raise ValueError(f"--delay {delay}: a time needs --time FIELD, which says when an event was")
     try:
-        number = float(delay)
+        number = float(delay) if late is None else late.total_seconds()
     except ValueError:
-        raise ValueError(f"--delay {delay}: it is a number of events, or of seconds with --time") from None
+        raise ValueError(
+            f"--delay {delay}: it is a number of events, or with --time a time, as 1d or 6h, or seconds"
+        ) from None
     if time is not None:
         return DelayByTime(time, number)
     if not number.is_integer():

@@ -238,7 +238,7 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
 def recommendation(results: Results) -> str:
     """Return which contender to use and why, empty if none is left.
 
-    It is the best one, unless a contender that is not worse for sure (``p >= 0.05``) takes less time an
+    It is the best one, unless a contender that is not significantly worse (``p >= 0.05``) takes less time an
     event: then it is the cheapest of these. If the metric was not chosen, and another of these is better by
     log loss, it is that one. What it gains and costs is in comparison with the next best of the others.
 

@@ -55,6 +55,7 @@ def test_types_are_inferred(name, values, kind):
 
 def test_ambiguous_dates_are_warned_of():
     assert "day and month" in describe("d", ["01/02/2024", "03/02/2024", "02/02/2024"], 3).warning
+    assert not describe("d", ["01.02.2024", "03.02.2024", "02.02.2024"], 3).warning  # the day is first
     assert describe("d", ["31/02/2024"], 1).type == "category"
     assert describe("d", ["13/02/2024", "01/02/2024"], 2).warning == ""
 

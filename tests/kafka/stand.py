@@ -201,7 +201,7 @@ class Daemon:
 
     def begun(self):
         """Return whether this process, of those with the same log, has begun to read."""
-        return b": from " in self.log.read_bytes()[self._since :]
+        return b": reading from " in self.log.read_bytes()[self._since :]
 
     def _listens(self):
         try:

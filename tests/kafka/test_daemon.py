@@ -157,10 +157,10 @@ def test_a_copy_of_a_directory_is_found_out(stand):
     """Two processes of one identity would push each other out for ever."""
     stand.topics()
     first = stand.start(stand.settings("a"))
-    first.until(lambda: "from 0" in first.text())
+    first.until(lambda: "from position 0" in first.text())
     shutil.copytree(stand.directory / "a-checkpoints", stand.directory / "b-checkpoints")
     second = stand.start(stand.settings("b"))
-    second.until(lambda: "from 0" in second.text())
+    second.until(lambda: "from position 0" in second.text())
     stand.send(events(1000))
     assert first.wait() == 4
     assert "another process has this one's identity" in first.text()

@@ -88,7 +88,7 @@ def test_a_partition_added_to_a_topic_that_is_read_from_its_end(stand):
     stand.send(events(50))
     path = stand.settings(source__start="latest")
     daemon = stand.start(path)
-    daemon.until(lambda: "-0: from 50" in daemon.text())
+    daemon.until(lambda: "-0: reading from position 50" in daemon.text())
     stand.send(events(10))
     daemon.until(learned(stand, 10))
     assert daemon.stop() == 0

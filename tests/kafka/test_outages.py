@@ -110,7 +110,7 @@ def test_a_second_daemon_joins_and_leaves(stand):
 def test_a_topic_where_nothing_happens(stand):
     stand.topics()
     daemon = stand.start(stand.settings(kafka__session_seconds=SHORT))
-    daemon.until(lambda: "from 0" in daemon.text())
+    daemon.until(lambda: "from position 0" in daemon.text())
     time.sleep(2 * SHORT)
     stand.send(events(100))
     daemon.until(lambda: total(stand) == 100)

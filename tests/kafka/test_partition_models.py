@@ -107,7 +107,7 @@ def test_predictions_ahead_of_the_snapshot_are_not_written_again(stand):
         assert progress(newest(1)[0]).position == 1000
     stand.send(sent[1200:])
     found = run_to(stand, 1500, 1, settings(stand, "other"))
-    assert ": from 1000, replaying without emitting up to 1200" in stand.daemons[-1].text()
+    assert ": reading from position 1000, replaying without emitting up to 1200" in stand.daemons[-1].text()
     assert found[0].parts["model"] == alone(sent)
     assert offsets(stand, 0) == list(range(1500))
 
@@ -166,7 +166,7 @@ def test_what_an_open_transaction_hides_is_waited_for(stand):
         assert not other.begun()
         stranger.abort_transaction()
         other.until(other.begun)
-        assert "-0: from 1000" in other.text()
+        assert "-0: reading from position 1000" in other.text()
         assert other.stop() == 0
     with reading(stand) as newest:
         assert newest(1)[0].parts["model"] == alone(sent)

@@ -124,7 +124,7 @@ def test_ignore_only_and_type(tmp_path):
 @pytest.mark.parametrize(
     ("data", "code", "sentence"),
     [
-        ("a,y\n" + "1,u\n2,v\n" * 60 + "3\n", 0, "skipped 1 rows: 1 that cannot be decoded"),
+        ("a,y\n" + "1,u\n2,v\n" * 60 + "3\n", 0, "skipped 1 row: 1 that cannot be decoded"),
         ("a,y\n" + "1,u\n2,v\n" * 20 + "3\n", 1, "1 of 41 rows (2.4%) were skipped"),
         (gzip.compress(("a,y\n" + "1,u\n2,v\n" * 9000).encode())[:-20], 1, "was not read to its end"),
         ("a,y\n" + "é,u\nb,v\n" * 60, 0, ""),
@@ -310,7 +310,7 @@ def test_units_are_found_under_a_type_and_misfits_are_named(tmp_path):
     rows = [f"{80 + k % 9}.5 rpm,{'x' if k % 9 == 0 else k},{'uv'[k % 2]}" for k in range(300)]
     found = warnings_of(tmp_path, "speed,n,y", rows, "--type", "speed=number", "--type", "n=number")
     assert not found["speed"]
-    assert "34 of 300 values are no number and are read as missing: 'x'" in found["n"]
+    assert "34 of 300 values are no number and are read as missing: 'x'; --missing accepts them" in found["n"]
     done = run(
         "replay", tmp_path / "log.csv", "--target", "y", "--type", "speed=number", *FAST, "--no-baseline"
     )

@@ -29,7 +29,9 @@ def test_a_range_of_a_log_is_excluded(stand):
     sent = poisoned(events(900), 300, 500)
     write(stand.directory / "log.jsonl", sent)
     path = settings(stand)
-    assert run("run", path).returncode == 0
+    done = run("run", path)
+    assert done.returncode == 0
+    assert "learned 900 events; reached the end of the log" in done.stderr
     before, (since, until) = predicted(stand), places(stand, 300, 500)
     dry = run("reset", path, "--exclude", f"{since}..{until}", "--dry-run")
     assert dry.returncode == 0, dry.stderr
@@ -40,7 +42,10 @@ def test_a_range_of_a_log_is_excluded(stand):
     assert f"{since:,} to {until - 1:,}" in done.stdout
     more = events(100, 2)
     write(stand.directory / "log.jsonl", more)
-    assert run("run", path).returncode == 0
+    done = run("run", path)
+    assert done.returncode == 0
+    assert "reading from position" in done.stderr
+    assert "learned 800 events" in done.stderr  # again, from the start
     checkpoint = newest(directory(stand))
     assert checkpoint.learner().to_bytes() == learner_of([*sent[:300], *sent[500:], *more]).to_bytes()
     (progress,) = checkpoint.partitions.values()

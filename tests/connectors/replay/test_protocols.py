@@ -150,6 +150,34 @@ def test_protocols_by_number(log, task, protocol, delay):
     assert first["labels"] == f"labels come {late}"
 
 
+@pytest.mark.parametrize(("late", "seconds"), [("1d", 86400), ("90m", 5400)])
+def test_labels_are_late_by_a_time_with_its_unit(tmp_path, late, seconds):
+    path = tmp_path / "log.csv"
+    rows = [f"2024-01-{1 + k // 24:02}T{k % 24:02}:00,{k % 7},{k % 7 + k // 24}" for k in range(100)]
+    path.write_text("\n".join(["at,a,y", *rows]))
+    options = [path, "--target", "y", "--time", "at", "--learner", LIGHT, "--task", "regression", "--json"]
+    first, second = (json.loads(command(*options, "--delay", delay).stdout) for delay in (late, str(seconds)))
+    assert first["labels"] == second["labels"] == f"labels come {seconds:,} seconds late by at"
+    (one, _, *_), (other, _, *_) = (list(each["contenders"].values()) for each in (first, second))
+    assert one["mae"] == other["mae"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--delay", "1d"], "--delay 1d: a time needs --time FIELD, which says when an event was"),
+        (["--delay", "1w", "--time", "a"], "--delay 1w: it is a number of events, or with --time a time, as"),
+        (["--delay", "d"], "--delay d: it is a number of events"),
+        (["--delay", "1.5"], "--delay 1.5: it is a whole number of events"),
+    ],
+)
+@pytest.mark.parametrize("task", ["regression"], indirect=True)
+def test_wrong_delays_are_named(log, task, options, sentence):
+    done = command(log, "--target", "y", "--learner", LIGHT, *options)
+    assert done.returncode == 2
+    assert sentence in " ".join(done.stderr.split())
+
+
 def test_a_refitted_model_by_time(tmp_path):
     path = tmp_path / "log.csv"
     rows = [f"2024-01-{1 + k // 24:02}T{k % 24:02}:00,{k % 7},{k % 7 + k // 24}" for k in range(200)]
