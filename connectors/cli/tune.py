@@ -16,6 +16,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from itertools import product
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -36,6 +37,7 @@ from connectors.cli.reading import (
 )
 from connectors.events.learners import (
     LEARNERS,
+    build,
     check_parameter,
     learner_classes,
     parameter_names,
@@ -266,12 +268,15 @@ def tune_command(
         _, chosen = settings_of(ranked[0])
         parameters = {key: read_parameter(value) for key, value in chosen.items()}
         account = account_of(run, log)
+        default = against_default(run, halving.dropped, learner)
         if as_json:
             best = {"learner": learner, "parameters": parameters, "seed": parameters.get("seed", SEED)}
+            best["default"] = default
             typer.echo(json.dumps({**best, **_fields(results, halving.dropped, failed), **account.fields()}))
         else:
             console.print(seed_line(parameters.get("seed", SEED), "--grid seed=N"), highlight=False)
             _print(run, halving.dropped, failed, console)
+            print_line(console, default)
             for sentence in filter(None, [report.left_out(run, log), *account.lines()]):
                 print_line(console, sentence)
             typer.echo("\n" + table_of(learner, parameters))
@@ -280,6 +285,26 @@ def tune_command(
     if run.interrupted:
         raise typer.Exit(130)
     account.check(errors, allow_skipped)
+
+
+def against_default(run: Replay, dropped: Mapping[str, Dropped], learner: str) -> str:
+    """Return how the best settings compare with the default configuration, in a sentence."""
+    results = run.results()
+    best, plain = results.ranking()[0], build(learner, run.task, {})
+    values = {each.name: getattr(plain, each.name) for each in fields(plain)}
+    same = (n for n, m in results.models.items() if all(getattr(m, k) == v for k, v in values.items()))
+    default = next(same, None)
+    if default is None or (results.error(default) and default not in dropped):
+        return "the default configuration is not among the settings that were scored"
+    if default == best:
+        return f"the default configuration is the best: {best}"
+    if default not in dropped:
+        return f"against the default configuration: {results.compare(best, default).words()}"
+    each, title = dropped[default], METRICS[results.headline].title
+    return (
+        f"the default configuration, {default}, was dropped after {each.events:,} events with {title} "
+        f"{decimal(each.value)}; the best then had {decimal(each.best_value)}"
+    )
 
 
 def _fields(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, object]:

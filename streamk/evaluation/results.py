@@ -235,10 +235,24 @@ class Results:
             compared, other = self.compare(best, ranked[1]), self.second_opinion(ranked)
             if other is None and compared.leader is None:
                 other = self.second_opinion([ranked[1], best])
+            if other is not None and compared.leader is None:
+                return self._by_probabilities(other)
             return compared.words() + ("" if other is None else f"; {other.words()}")
         value = self.metrics_of(best, self.headline)
         name = METRICS[self.headline].title
         return f"{best} has {name} {value:.4g} over {self.events:,} events"
+
+    def _by_probabilities(self, comparison: Comparison) -> str:
+        """Return the outcome where accuracy has no winner, and log loss has."""
+        first, second, figures = comparison.first, comparison.second, []
+        for metric in (METRICS["log_loss"], METRICS["auc"]):
+            ours, theirs = (self.metrics_of(name, metric.name) for name in (first, second))
+            if metric.better * (ours - theirs) > 0.0:
+                figures.append(f"{metric.title} ({ours:.3g}, {second} {theirs:.3g})")
+        return (
+            f"No clear winner on accuracy; {first} has the better {' and '.join(figures)}: "
+            f"{comparison.words()}; --metric log_loss ranks by it"
+        )
 
     def metrics_of(self, name: str, metric: str) -> float:
         """Return one metric of a contender, NaN if it is unknown or the contender failed."""

@@ -50,6 +50,22 @@ def test_json_and_wrong_things(log):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("grid", "sentence"),
+    [
+        ("features=16|32", "the default configuration is not among the settings that were scored"),
+        ("features=512", "the default configuration is the best: kaczmarz:features=512"),
+        ("features=512|496", "against the default configuration: |the default configuration is the best"),
+    ],
+)
+def test_the_best_is_compared_with_the_default(log, grid, sentence):
+    options = "--target", "y", "--learner", "kaczmarz", "--limit", "1500", "--grid", grid, "--json"
+    done = run("tune", log, *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["default"]
+    assert any(found.startswith(each) for each in sentence.split("|"))
+
+
 def test_the_ranking_is_among_settings_scored_on_all_events(log, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     given = "tune", log, "--target", "y", "--learner", "kaczmarz", "--grid", "features=16|256"
