@@ -19,6 +19,7 @@ from streamk.encoding.fields import Event
 from streamk.evaluation.contest import Contest, RefusedError
 
 _DAY = re.compile(r"\s*(19|20)\d{6}(\.0*)?\s*", re.ASCII)  # 19000101 to 20991231
+_LONG = {86_400: "day", 3600: "hour", 60: "minute"}  # seconds
 _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))  # from so many on, they are nano-, micro-, milliseconds
 LONGEST_DELAY = 2**24  # exclusive
 Refuse = Callable[[ValueError], None]
@@ -171,7 +172,9 @@ class DelayByTime:
 
     def __str__(self) -> str:
         field = f" by {self.moment}" if isinstance(self.moment, str) else ""
-        return f"{self.delay:,.6g} seconds late{field}"
+        size = next((size for size in _LONG if self.delay and self.delay % size == 0.0), 1)
+        count = self.delay / size
+        return f"{count:,.6g} {_LONG.get(size, 'second')}{'' if count == 1.0 else 's'} late{field}"
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Add the targets that have come by the time of an event, and predict it."""
