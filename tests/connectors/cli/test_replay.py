@@ -45,9 +45,9 @@ def test_json(bananas):
     assert "classification, since `y` has booleans" in done.stderr
     result = json.loads(done.stdout)
     accounted = {"rows", "events", "skipped", "misfits"}
-    ranked = {"metric", "verdict", "recommendation"}
+    ranked = {"metric", "verdict", "recommendation", "costs"}
     assert result.keys() == {"task", "refused", "contenders", "seed", "labels"} | ranked | accounted
-    assert (result["metric"], result["recommendation"]) == ("accuracy", "")
+    assert (result["metric"], result["recommendation"], result["costs"]) == ("accuracy", "", None)
     assert (result["rows"], result["skipped"], result["misfits"]) == (1000, 0, {})
     keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "auc", "events_per_second", "model_bytes"}
     assert keys <= result["contenders"]["kernel"].keys()
