@@ -157,8 +157,26 @@ class Stand:
         return newest(self.directory / f"{name}-checkpoints")
 
 
+class CheckedProducer(KafkaProducer):
+    """A producer whose ``flush`` raises where the brokers refused a record."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._answers = []
+
+    def send(self, *arguments, **details):
+        self._answers.append(super().send(*arguments, **details))
+        return self._answers[-1]
+
+    def flush(self, timeout=None):
+        super().flush(timeout)
+        for answer in self._answers:
+            answer.get(0)
+        self._answers.clear()
+
+
 def producer_of(servers, **options):
-    return KafkaProducer(
+    return CheckedProducer(
         bootstrap_servers=servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26, **options
     )
 
