@@ -55,6 +55,8 @@ _TOTALS = re.compile(
     re.IGNORECASE,
 )
 _SHOWN = 40  # characters of a value in a message
+_STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"?|\bNaN\b', re.DOTALL)
+_read_json = msgspec.json.Decoder().decode
 
 
 class RawRecord(Protocol):
@@ -413,7 +415,7 @@ class Decoder:
         self._parse = (
             parse
             or {
-                "json": msgspec.json.Decoder().decode,
+                "json": _json,
                 "msgpack": msgspec.msgpack.Decoder().decode,
                 "csv": self._row,
                 "parquet": self._no_bytes,
@@ -540,8 +542,8 @@ class Decoder:
             width = len(rows[0]) if rows else 0
             raise ValueError(f"{width} values for {count} columns")
         cells = rows[0]
-        first = cells[0].removeprefix(_MARK)
-        if first == self._names[0] and numbered([first, *cells[1:]])[0] == self._names:
+        first = cells[0].removeprefix(_MARK).strip()
+        if first == self._names[0] and numbered([first, *map(str.strip, cells[1:])])[0] == self._names:
             raise ValueError("the header again")
         if (total := self.total_in(cells)) is not None:
             raise ValueError(f"a row of totals ({total!r})")
@@ -840,6 +842,16 @@ def _unless(read: Read, absent: frozenset[float | str]) -> Read:
         return None if _is_absent(typed, absent) else typed
 
     return present
+
+
+def _json(value: bytes) -> object:
+    """Return what JSON holds; ``NaN``, which several programs write, is null."""
+    try:
+        return _read_json(value)
+    except msgspec.DecodeError:
+        if b"NaN" not in value:
+            raise
+        return _read_json(_STRING_OR_NAN.sub(lambda part: b"null" if part[0] == b"NaN" else part[0], value))
 
 
 def _or_as_written(read: Read) -> Read:

@@ -64,6 +64,7 @@ _DATES = (
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 _FORMATS = (
     *(date + clock for date in _DATES for clock in _CLOCKS),
+    *(clock.strip() for clock in _CLOCKS if clock[:1] == " "),  # the time of day alone
     "%a, %d %b %Y %H:%M:%S %z", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z",
 )  # fmt: skip
 _EPOCHS = {"epoch": 1, "epoch-ms": 10**3, "epoch-us": 10**6, "epoch-ns": 10**9}  # units of a second
@@ -79,6 +80,7 @@ _TOLERATED, _WORDS_OF_NONE = (
 _TRIED, _LONGEST_DATE = 10, 40  # strings that each format is tried on first, and letters of a date
 _UNIT = re.compile(r".*\d\s?(?P<unit>[^\W\d_°µμΩ]{1,10}[²³]?(?:/[^\W\d_]{1,4}[²³]?)?|[°µμΩ][^\W\d_]{0,4})")
 _NINES = re.compile(r"-?9{2,}(\.9+)?")
+_MANY = 50  # values above which as many categories as half of the rows are named
 _FEW = 20  # values below which nothing counts as an identifier or a text
 _UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
 _SPARSE = 0.02  # share of records with a value, at most, of a column that is nearly empty
@@ -560,6 +562,8 @@ def _warning(base: str, kind: str, values: Sequence[object], constant: bool) -> 
         return "constant"
     if base == IDENTIFIER:
         return "every row has a different value; --type sets a type to learn from it"
+    if base == CATEGORY and (different := len(set(map(str, values)))) > max(_MANY, len(values) / 2):
+        return f"{different:,} different values in {len(values):,}: as a category it says little; see --type"
     if base == CATEGORY and any(map(_CODE.fullmatch, map(str, values))):
         return "codes with leading zeros are categories"
     if "%m" in kind and all(_ambiguous(str(value), kind.partition(":")[2]) for value in values):

@@ -13,8 +13,12 @@ from typing import IO
 ZIP, OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # OLE holds .xls, and files of Word
 SEEN = 512  # bytes by which a file is recognised
 _PRINTABLE = re.compile(rb"[\x20-\x7e]+")
-_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+_CONTROL = re.compile(rb"[\x00\x02-\x06\x0e-\x1a\x1c-\x1e]")  # 0x01 and 0x1f may separate values
 _MARKUP = re.compile(rb"\s*<(!doctype html|html|head|body|table|meta)\b", re.IGNORECASE)
+_SPARSE = re.compile(rb"[-+]?\d[\d.]*( qid:\d+)?( \d+:[-+\d.eE]+)+[ \r]*(#.*)?\n")
+_NAMESPACES = re.compile(
+    rb"([-+]?\d[\d.]*( [\d.]+)?( '?[^\s|,;]+)?)?\s*\|[\w:.]* ?[^\s|,;]+(:[-+\d.eE]+)?( [^\s|,;]+)*\n"
+)
 _ASIDE = re.compile(r"/$|^__MACOSX/|(^|/)\.DS_Store$")  # directories, and what macOS adds
 _MANY = 0.04  # share of control bytes, of which text has none
 _TABLE = "save its table as CSV or Parquet"
@@ -52,6 +56,10 @@ def refusal(head: bytes) -> str:
         return "a tar archive; unpack it and name the files in it"
     if _MARKUP.match(seen.removeprefix(b"\xef\xbb\xbf")):
         return "an HTML page, which several programs name .xls; save its table as CSV"
+    if _SPARSE.match(seen):
+        return "sparse text of LibSVM; write it as CSV or JSON lines"
+    if _NAMESPACES.match(seen) and b":" in seen.partition(b"\n")[0].partition(b"|")[2]:
+        return "text of Vowpal Wabbit; write it as CSV or JSON lines"
     if seen[8:10] == b'{"' and b"\x00" in seen[:8]:
         return "a model file; give a log to read"
     return ""
@@ -62,7 +70,7 @@ def require_text(name: str, text: bytes) -> None:
 
     >>> require_text("a.bin", bytes(range(256)))
     Traceback (most recent call last):
-    ValueError: a.bin is no text (24 of 256 bytes are control bytes, as 0x00); save its table as CSV or ...
+    ValueError: a.bin is no text (22 of 256 bytes are control bytes, as 0x00); save its table as CSV or ...
     """
     seen = text[: 8 * SEEN]
     control = _CONTROL.findall(seen)

@@ -14,6 +14,11 @@ from connectors.events.names import listed, suggestion
 from connectors.events.schema import LOOK, parse_number
 
 DELIMITERS = ",;\t|"
+_RARE = (
+    "~^:\x01\x1f¦#"  # only where none of the others separates, between words, as nearly all rows have them
+)
+_AGREED = 0.95
+_WORD = re.compile(r"[^\W\d][\w ]*")
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 _SCORED = 200  # rows by which delimiters, and columns with numbers of one mark alone, are compared
 _CELLS = 200_000  # looked at, of as many rows as types are inferred from
@@ -57,9 +62,9 @@ def sniff(
     r"""Return the dialect of CSV by its header and its first rows.
 
     The delimiter is the one that makes a column of the target, then the one by which most rows have as many
-    values as the header, then the one that makes most columns. Commas are decimal if more columns have
-    numbers that are numbers by commas alone than by points alone; ``1,234`` and ``1.234`` may be thousands
-    and count for neither.
+    values as the header, then the one that makes most columns; a rare one only if no other makes two. Commas
+    are decimal if more columns have numbers that are numbers by commas alone than by points alone; ``1,234``
+    and ``1.234`` may be thousands and count for neither.
 
     Parameters
     ----------
@@ -96,6 +101,11 @@ def sniff(
             if len(best) == 1:
                 break
         delimiter = best[0]
+        if not scores[delimiter][1]:
+            rare = {one: _score(_rows(text, one, _SCORED), target) for one in _RARE}
+            other = max(rare, key=lambda one: rare[one])
+            words = all(map(_WORD.fullmatch, _rows(text, other, 1)[0])) if rare[other][1] else False
+            delimiter = other if words and rare[other][2] >= _AGREED else delimiter
     if decimal is None:
         rows = _rows(text, delimiter)
         decimal = _decimal(rows[header_row(rows, [target] if target else []) + 1 :], delimiter, before)
@@ -134,7 +144,7 @@ def _rows(text: str, delimiter: str, most: int = LOOK) -> list[list[str]]:
     try:
         for row in reader:
             if row:
-                rows.append(row)
+                rows.append([cell.strip() for cell in row])
             if len(rows) > min(most, _CELLS // max(len(rows[0]) if rows else 1, 1) + 1):
                 break
     except csv.Error:

@@ -160,7 +160,10 @@ class Lines:
             raise ValueError("the first line is not UTF-8") from None
         except csv.Error as error:
             raise ValueError(f"the first line names no columns ({error})") from None
-        self.columns, self.notes = numbered(names)
+        self.columns, self.notes = numbered([name.strip() for name in names])
+        if len(names) == 1 and not names[0].isidentifier():
+            what = f"its lines have one value each, as {heading[:60]!r}"
+            self.notes.append(f"{file.name}: {what}; --delimiter names what is between values")
         if skipped:
             at = self.line - heading.count("\n")
             self.notes.append(f"{file.name}: line {at} names the columns, and the {at - 1} above are skipped")

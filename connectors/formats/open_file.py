@@ -34,13 +34,13 @@ from connectors.formats.rewriting import (
     Rewrite,
     Rewritten,
     arff_of,
-    blank_separated,
     decoded,
     is_arff,
-    is_blank_separated,
     json_of,
+    with_line_ends,
     without,
 )
+from connectors.formats.shapes import shape_of
 
 _PART = 1 << 16  # bytes read at once
 _SMALL = 1 << 12  # of bzip2 and xz, which may be a thousandth of the plain bytes
@@ -445,6 +445,8 @@ class OpenFile:
             require_text(self.name, self.head)
         if name != "utf-8" and not (growing and name == codecs.lookup(WINDOWS).name):
             self._rewrite(decoded(self.encoding))
+        if b"\n" not in self.head and b"\r" in self.head.rstrip() and not growing:
+            self._rewrite(with_line_ends)
         if format.skip or format.comment:
             self._rewrite(without(format.skip, format.comment))
         self.begins = len(_UTF8) if self.head.startswith(_UTF8) else 0
@@ -471,9 +473,7 @@ class OpenFile:
             return arff_of(self.name, self.head[self.begins :])
         if form != "csv" and _JSON.match(text):
             return json_of(self.name, b" " * self.begins + text, self._ended)
-        if form in (None, "csv") and format.delimiter is None and is_blank_separated(text):
-            return blank_separated(self.name)
-        return None
+        return shape_of(self.name, text) if form in (None, "csv") and format.delimiter is None else None
 
     def _take(self, how: Rewritten | None) -> None:
         if how is None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from connectors.events.schema import CATEGORY, NUMBER, parse_number
+from connectors.events.schema import CATEGORY, NUMBER
 
 Rewrite = Callable[[Iterator[bytes]], Iterator[bytes]]
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]\n,]', re.DOTALL)
@@ -26,10 +26,7 @@ _ATTRIBUTE = re.compile(
 )
 _DATA = re.compile(rb"^[ \t]*@data\b", re.IGNORECASE | re.MULTILINE)
 _CELL = re.compile(rb"\s*('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,]*?)\s*(?:,|$)")
-_WORD = re.compile(rb'"[^"]*"|\S+')
 _WRITE = "write an object of fields for each record"
-_FEW, _SURE = 200, 3  # lines by which blanks are detected, and columns at least
-_ENDS = re.compile(rb"\r\n?|\n")
 
 
 class Rewritten(NamedTuple):
@@ -53,8 +50,14 @@ def decoded(encoding: str) -> Rewrite:
     return rewrite
 
 
-def _by_line(line_of: Callable[[bytes], bytes]) -> Rewrite:
-    """Return what rewrites line by line, without line ends."""
+def with_line_ends(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Write line ends where lines end with carriage returns alone."""
+    for part in parts:
+        yield part.replace(b"\r", b"\n")
+
+
+def by_line(line_of: Callable[[bytes], bytes]) -> Rewrite:
+    """Return what rewrites line by line; a line has no line end."""
 
     def rewrite(parts: Iterator[bytes]) -> Iterator[bytes]:
         left = b""
@@ -79,7 +82,7 @@ def without(skip: int, comment: str | None) -> Rewrite:
             lines += 1
             return b"" if lines <= skip or (mark and line.lstrip().startswith(mark)) else line
 
-        return _by_line(line_of)(parts)
+        return by_line(line_of)(parts)
 
     return rewrite
 
@@ -280,7 +283,7 @@ def arff_of(name: str, text: bytes) -> Rewritten:
                 return header
             return _row(_sparse(line, defaults) if line.startswith(b"{") else _cells(line))
 
-        return _by_line(line_of)(parts)
+        return by_line(line_of)(parts)
 
     types = {
         each.decode(): CATEGORY if kind.startswith(b"{") else NUMBER
@@ -325,39 +328,3 @@ def _row(cells: Iterable[bytes], delimiter: bytes = b",") -> bytes:
         b'"' + cell.replace(b'"', b'""') + b'"' if b'"' in cell or delimiter in cell else cell
         for cell in cells
     )
-
-
-# ---- blanks
-
-
-def is_blank_separated(text: bytes) -> bool:
-    r"""Return whether a text is a table of numbers with blanks between values, as many in each line.
-
-    >>> is_blank_separated(b" 1.5   2  red\n 2.5  30 blue\n"), is_blank_separated(b"a b c\nd e f\n")
-    (True, False)
-    """
-    lines = [line for line in _ENDS.split(text)[:_FEW] if line.strip()]
-    lines = lines[:-1] if len(lines) == _FEW or not text.endswith(b"\n") else lines
-    rows = [_WORD.findall(line) for line in lines]
-    widths = set(map(len, rows))
-    if len(rows) < 2 or len(widths) > 1 or max(widths) < _SURE:
-        return False
-    if any(sum(sign in line for line in lines) > len(lines) / 2 for sign in (b",", b";", b"|")):
-        return False
-    tabs = {line.count(b"\t") for line in lines}
-    if len(tabs) == 1 and 0 not in tabs and not any(b"  " in line for line in lines):
-        return False  # one between values each
-    cells = [cell for row in rows[1:] for cell in row]
-    numbers = sum(parse_number(cell.decode("utf-8", "replace")) is not None for cell in cells)
-    return 2 * numbers > len(cells)
-
-
-def blank_separated(name: str) -> Rewritten:
-    """Return how a table with blanks between values is read: as one with tabs."""
-
-    def line_of(line: bytes) -> bytes:
-        words = _WORD.findall(line) if b'"' in line else line.split()
-        return b"\t".join(words)
-
-    note = f"{name} has blanks between values; --delimiter changes that"
-    return Rewritten(_by_line(line_of), note, "\t")

@@ -135,6 +135,17 @@ def test_columns_that_cannot_be_meant(columns, name):
         decoder_of("csv", "y", columns=columns)
 
 
+def test_nan_in_json_is_no_value():
+    decode = decoder_of("json", "y")
+    event = decode(b'{"a": NaN, "b": {"c": NaN}, "s": "a \\" NaN", "t": "\\\\", "y": 1}')
+    assert (
+        event.fields == decode(b'{"a": null, "b": {"c": null}, "s": "a \\" NaN", "t": "\\\\", "y": 1}').fields
+    )
+    assert decode(b'{"a": 1, "y": NaN}').target is None
+    quotes = b'{"a": NaN, "b": "' + b'\\"' * 500_000  # in linear time
+    refuse(decode, quotes, "truncated")
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -142,7 +153,7 @@ def test_columns_that_cannot_be_meant(columns, name):
         (b'{"a": 1', "truncated"),
         (b'{"a": 1} {"a": 2}', "trailing"),
         (b"a,b", "malformed"),
-        (b'{"a": NaN}', "malformed"),
+        (b'{"a": xNaN}', "malformed"),
         (b'{"a": Infinity}', "malformed"),
         (b'{"a": 1e400}', "out of range"),
         (b'{"a": ' + b"1" * 5000 + b"}", "out of range"),

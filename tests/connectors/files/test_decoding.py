@@ -81,7 +81,7 @@ CELLS = st.one_of(
             "\ud800",
         ]
     ),
-    st.text(alphabet='ab1-.,;"\n\r\t é\0', max_size=5),
+    st.text(alphabet='ab1-.,;"\n\r\t é\v', max_size=5),
 )
 
 

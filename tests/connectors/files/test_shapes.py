@@ -42,6 +42,16 @@ def table(between=",", end="\n", header=NAMES, rows=BODY, decimal="."):
     return end.join(lines) + end
 
 
+def fixed(rule=""):
+    lines = [f"{a:<4}{b:>6}  {c:<8}{y:<3}\n" for a, b, c, y in [NAMES, *BODY]]
+    return lines[0] + rule + "".join(lines[1:])
+
+
+def drawn(before, after, rule):
+    lines = [f"{before} {a} | {b:>6} | {c:<5} | {y} {after}\n" for a, b, c, y in [NAMES, *BODY]]
+    return lines[0] + rule + "\n" + "".join(lines[1:])
+
+
 PLAIN = table()
 SHAPES = {
     "commas": PLAIN,
@@ -78,6 +88,27 @@ SHAPES = {
     .replace(" b", "b")
     .replace(" c", "c")
     .replace(" y", "y"),
+    "blanks around names": PLAIN.replace("a,b,c,y", " a, b, c ,y "),
+    "blanks before quotes": PLAIN.replace(",red", ', "red"').replace(",blue", ',  "blue"'),
+    "carriage returns": table(end="\r"),
+    "single quotes": "\n".join(",".join(f"'{cell}'" for cell in row) for row in [NAMES, *BODY]) + "\n",
+    "quotes around lines": "".join(f'"{line}"\n' for line in PLAIN.splitlines()),
+    "tildes": table("~"),
+    "carets": table("^"),
+    "control bytes between": table("\x01"),
+    "a rule below the names": PLAIN.replace("a,b,c,y\n", "a,b,c,y\n-,--,----,-\n"),
+    "columns of blanks": fixed(),
+    "columns of blanks and a rule": fixed("--- ---- ------- --\n"),
+    "names of rows of R": "a b c y\n"
+    + "".join(f'"{k}" {a} {b} "{c}" "{y}"\n' for k, (a, b, c, y) in enumerate(BODY)),
+    "a table of psql": drawn("", "", "---+-----+------+---") + "(40 rows)\n",
+    "a table of MySQL": "+---+-----+------+---+\n"
+    + drawn("|", "|", "+---+-----+------+---+")
+    + "+---+-----+------+---+\n",
+    "a table of Markdown": drawn("|", "|", "|:--|---|--:|:-:|"),
+    "a table of box characters": "┌───┬─────┬──────┬───┐\n"
+    + drawn("|", "|", "├───┼─────┼──────┼───┤").replace("|", "│")
+    + "└───┴─────┴──────┴───┘\n",
 }
 
 
@@ -93,11 +124,11 @@ def numeric(between):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_is_read_right(tmp_path, shape):
     log, rows = rows_of(written(tmp_path, SHAPES[shape]))
-    rows = [[a, b, c.strip(), y.strip()] for a, b, c, y in rows]
+    rows = [[*row[-4:-2], row[-2].strip(), row[-1].strip()] for row in rows]  # a name of a row is first
     assert rows == RIGHT
     extra = {
         "a row of totals", "a footer", "rows affected", "comments between", "a header twice", "a short row",
-        "a long row",
+        "a long row", "a table of psql",
     }  # fmt: skip
     assert log.unreadable == int(shape in extra)
     if log.unreadable:
@@ -154,6 +185,10 @@ SENTENCES = {
     "a wrong delimiter": (PLAIN, {"delimiter": ";"}, "there is no column 'y'"),
     "too much is skipped": (PLAIN, {"skip": 2}, "there is no column 'y'"),
     "an unknown encoding": (PLAIN, {"encoding": "none"}, "encoding 'none' is unknown"),
+    "LibSVM": ("1 3:0.5 7:1\n0 1:2\n" * 20, {}, "is sparse text of LibSVM; write it as CSV or JSON lines"),
+    "LibSVM with groups": ("2 qid:1 1:0.5\n" * 20, {}, "is sparse text of LibSVM"),
+    "Vowpal Wabbit": ("1 |f a:5 c=red\n" * 20, {}, "is text of Vowpal Wabbit; write it as CSV or JSON lines"),
+    "Vowpal Wabbit with tags": ("-1 2.0 'x|f a:5 b\n" * 20, {}, "is text of Vowpal Wabbit"),
     "a wrong decimal mark": (PLAIN, {"decimal": "x"}, "decimal 'x'"),
 }
 
@@ -165,6 +200,27 @@ def test_a_shape_that_cannot_be_read_is_a_sentence(tmp_path, shape):
     with pytest.raises(ValueError, match=sentence) as raised:
         list(ReplayLog(path, FormatOptions(**options).format("y")).batches())
     assert "\n" not in str(raised.value)
+
+
+def test_a_rule_in_quotes_is_a_value(tmp_path):
+    text = 'c,y\n"x\n---\ny",u\n' + "".join(f"{'rb'[k % 2]},{'uv'[k % 2]}\n" for k in range(40))
+    assert rows_of(written(tmp_path, text))[1][0] == ["x\n---\ny", "u"]
+
+
+def test_quotes_after_a_backslash(tmp_path):
+    text = "n,c,y\n" + "".join(f'{k},"say \\"{k % 3}, 1\\" \\\\",{"uv"[k % 2]}\n' for k in range(40))
+    log, rows = rows_of(written(tmp_path, text))
+    assert rows == [[k, f'say "{k % 3}, 1" \\', "uv"[k % 2]] for k in range(40)]
+    assert any("a backslash before quotes" in note for note in log.notes)
+    path = "n,c,y\n" + "".join(f'{k},"C:\\{k % 3}\\",{"uv"[k % 2]}\n' for k in range(40))
+    assert rows_of(written(tmp_path, path))[1] == [[k, f"C:\\{k % 3}\\", "uv"[k % 2]] for k in range(40)]
+
+
+@pytest.mark.parametrize("line", ["10:00:01 level=info n=5", "x y z"])
+def test_lines_of_one_value_are_noted(tmp_path, line):
+    log = ReplayLog(written(tmp_path, f"{line}\n" * 40), EventFormat())
+    list(log.batches())
+    assert any("--delimiter names what is between values" in note for note in log.notes)
 
 
 def test_a_first_line_that_is_a_record_is_noted(tmp_path):
