@@ -60,7 +60,7 @@ type: setup
 
 docs: setup
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[docs,plots,sklearn,test]'
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/sphinx-build --fail-on-warning --keep-going -q docs site
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/sphinx-build -j auto --fail-on-warning --keep-going -q docs site
 	if command -v chromium > /dev/null; then $(BIN)/python docs/check_site.py; fi
 	@echo "the site: site/index.html"
 

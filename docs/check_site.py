@@ -1,8 +1,9 @@
-"""Check the built site in a headless browser: no overflow, headings in order, contrast of level AA.
+"""Check the built site in a headless browser: no overflow, headings in order, contrast of level AA, axe.
 
     python docs/check_site.py [--browser chromium] [--shots DIRECTORY]
 
 Every page is opened at 390 and 1,440 pixels, light and dark (WCAG 2.1: 4.5 for text, 3 for large text).
+Of each kind of page, axe checks one; minor findings, and two about landmarks of the theme, do not count.
 Prints what is wrong, a line for each, and ends with 1 if anything is. ``--shots`` writes pictures
 of the first page.
 """
@@ -14,17 +15,24 @@ import functools
 import html
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from pathlib import Path
 
 SITE = Path(__file__).resolve().parent.parent / "site"
-PROBE = "check-site.html"
+PROBE, AXE = "check-site.html", "check-site.js"
+KINDS = (
+    "index.html", "gallery.html", "replay.html", "commands.html", "tutorials/your-csv.html",
+    "api/streamk.KernelClassifier.html",
+)  # fmt: skip
 SCRIPT = """
 <body><script>
-const WIDTHS = [390, 1440], THEMES = ["light", "dark"], pages = PAGES, found = [];
+const WIDTHS = [390, 1440], THEMES = ["light", "dark"], pages = PAGES, thorough = THOROUGH, found = [];
+const THEME = ["region", "landmark-unique"];
 const parse = text => (text.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
 const part = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
 const light = c => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
@@ -61,7 +69,18 @@ function check(doc, page, width, theme) {
   }
   contrasts(doc, where);
 }
+async function withAxe(frame, source, where) {
+  const script = frame.contentDocument.createElement("script");
+  script.textContent = source;
+  frame.contentDocument.head.append(script);
+  const result = await frame.contentWindow.axe.run(frame.contentDocument);
+  if (!result.passes.length) found.push(`${where}: axe checked nothing`);
+  for (const { id, impact, nodes } of result.violations)
+    if (impact !== "minor" && !THEME.includes(id))
+      found.push(`${where}: axe: ${id} (${nodes.length}), as ${nodes[0].html.slice(0, 80)}`);
+}
 async function run() {
+  const source = await (await fetch("AXE")).text();
   for (const page of pages) for (const width of WIDTHS) {
     const frame = document.createElement("iframe");
     frame.style = `width: ${width}px; height: 900px; border: 0`;
@@ -71,6 +90,7 @@ async function run() {
       frame.contentDocument.body.dataset.theme = theme;
       check(frame.contentDocument, page, width, theme);
     }
+    if (thorough.includes(page)) await withAxe(frame, source, `${page} at ${width}, dark`);
     frame.remove();
   }
   document.body.textContent = "found" + JSON.stringify(found) + "end";
@@ -124,7 +144,10 @@ def main() -> int:
     if not pages:
         parser.error(f"there are no pages in {SITE}; build them by make docs")
     probe = SITE / PROBE
-    probe.write_text(SCRIPT.replace("PAGES", json.dumps(pages)))
+    script = SCRIPT.replace("PAGES", json.dumps(pages)).replace("AXE", AXE)
+    probe.write_text(script.replace("THOROUGH", json.dumps(KINDS)))
+    axe = SITE / AXE
+    shutil.copy(str(files("axe_core_python") / "axe.min.js"), axe)
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
@@ -135,6 +158,7 @@ def main() -> int:
     finally:
         server.shutdown()
         probe.unlink()
+        axe.unlink()
     print("\n".join(found) or f"{len(pages)} pages at 390 and 1,440 pixels, light and dark: nothing found")
     return 1 if found else 0
 

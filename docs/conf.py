@@ -41,6 +41,7 @@ html_theme = "furo"
 html_title = f"streamk {release}"
 html_static_path = ["static"]
 html_css_files = ["wide.css"]
+html_js_files = ["keyboard.js"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -61,6 +62,15 @@ def write_for_programs(app: Sphinx, failure: Exception | None) -> None:
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n")
 
 
+def give_levels_to_captions(
+    app: Sphinx, page: str, template: str, context: dict[str, object], doctree: object
+) -> None:
+    """Say of which level the captions of the navigation are, which are headings to screen readers."""
+    tree = str(context.get("furo_navigation_tree", ""))
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def setup(app: Sphinx) -> None:
-    """Connect what runs after a build."""
+    """Connect what runs for each page, and after a build."""
+    app.connect("html-page-context", give_levels_to_captions, priority=900)  # after the theme
     app.connect("build-finished", write_for_programs)
