@@ -18,13 +18,14 @@ from connectors.contract.records import Log
 from connectors.events.targets import TargetRuns
 from connectors.events.values import labels_of
 from connectors.formats.open_file import HEAD, is_pipe
+from connectors.replay.input_drift import InputSample
 from streamk.arrays import Json
 from streamk.evaluation import Contest, Costs, Results
 from streamk.evaluation.label_delay import LabelDelay
 from streamk.evaluation.metric import METRICS
 from streamk.evaluation.windows import fitting
 
-_VERSION = 7
+_VERSION = 8
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 
@@ -78,12 +79,12 @@ class Replay:
         Lines at powers of two.
     runs
         Of equal targets.
+    sample
+        Of the inputs.
     read
         The number of finished records.
     refused, examples
         The number of records that were decoded and then rejected; the first few errors.
-    lines
-        The lines of events whose targets have not come, by their keys.
     written
         Bytes of predictions in their file.
     interrupted, error
@@ -95,10 +96,10 @@ class Replay:
     late: LabelDelay | None
     doublings: list[Point] = field(default_factory=list)
     runs: TargetRuns = field(default_factory=TargetRuns)
+    sample: InputSample = field(default_factory=InputSample)
     read: int = 0
     refused: int = 0
     examples: list[str] = field(default_factory=list)
-    lines: dict[object, int] = field(default_factory=dict)
     written: int = 0
     interrupted: bool = False
     error: str = ""

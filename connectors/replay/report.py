@@ -235,6 +235,14 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
     plt.close(figure)
 
 
+def recommended(results: Results) -> str:
+    """Return the contender to use, as :func:`recommendation` explains; the first one if none is left."""
+    sentence = recommendation(results)
+    return max(
+        (n for n in results.names if sentence.startswith(f"Use {n}:")), key=len, default=results.names[0]
+    )
+
+
 def recommendation(results: Results) -> str:
     """Return which contender to use and why, empty if none is left.
 

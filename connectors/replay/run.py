@@ -27,8 +27,8 @@ from connectors.replay.progress import Replay, ReplayCheckpoint, Scoring
 from connectors.replay.writing import PredictionWriter
 from streamk.arrays import Json
 from streamk.encoding.fields import Event
-from streamk.evaluation.adapters import EventChunk
-from streamk.evaluation.contest import CHUNK, RefusedError, Scored
+from streamk.evaluation.adapters import EventChunk, Place
+from streamk.evaluation.contest import CHUNK, RefusedError
 from streamk.evaluation.label_delay import DelayByChunks, LabelDelay, Refuse, delay_of
 from streamk.evaluation.replaying import LOOK, warm
 from streamk.evaluation.windows import fitting
@@ -93,7 +93,7 @@ class Interruptible:
 
 
 class MicroBatch(NamedTuple):
-    """Events, their targets as the task needs them, and their lines.
+    """Events with their places, and their targets as the task needs them.
 
     ``read`` is the number of records of the log that are finished after these events: those of a whole batch
     with its last micro-batch, else 0. A replay can be resumed only from there. ``late`` is whether they are
@@ -102,7 +102,6 @@ class MicroBatch(NamedTuple):
 
     chunk: EventChunk
     targets: Sequence[object]
-    lines: Sequence[int]
     read: int = 0
     late: bool = False
 
@@ -147,8 +146,10 @@ def pieces(
             whole, stopped = _piece(batch, slice(start, stop), log, run, refuse)
             wrong = None if inferred is None else inferred.first_wrong(whole.targets)
             if inferred is not None and wrong is not None:
-                stopped = rejected(log.place(whole.lines[wrong]), inferred.sentence(whole.targets[wrong]))
-                whole = MicroBatch(whole.chunk[:wrong], whole.targets[:wrong], whole.lines[:wrong])
+                stopped = rejected(
+                    _named(log, whole.chunk.place(wrong)), inferred.sentence(whole.targets[wrong])
+                )
+                whole = MicroBatch(whole.chunk[:wrong], whole.targets[:wrong])
                 refuse.strict = True
             at, count = 0, len(whole.targets)
             while at < count and not refuse.ended:
@@ -157,7 +158,7 @@ def pieces(
                 at = part.stop
                 read = stop - start if at >= count else 0
                 last = part.start >= late - start
-                yield MicroBatch(whole.chunk[part], whole.targets[part], whole.lines[part], read, last)
+                yield MicroBatch(whole.chunk[part], whole.targets[part], read, last)
             if not count:
                 yield whole._replace(read=stop - start)
             if stopped:
@@ -196,26 +197,27 @@ def _piece(
     If an invalid target ends the replay, return the records before it, and its error.
     """
     events: Callable[[], Sequence[Event]] = lambda: batch.events  # noqa: E731  # made only if needed
-    chunk = EventChunk(events, batch.names, batch.matrix)[rows]
     lines = batch.lines[rows]
+    chunk = EventChunk(events, batch.names, batch.matrix)[rows]
+    chunk.places = [(batch.name, line) for line in lines]
     if isinstance(run.late, ByLabels):
-        return MicroBatch(chunk, [None] * len(lines), lines), ""
+        return MicroBatch(chunk, [None] * len(lines)), ""
     if run.task == "regression" and batch.numbers is not None:
-        return MicroBatch(chunk, batch.numbers[rows].tolist(), lines), ""
+        return MicroBatch(chunk, batch.numbers[rows].tolist()), ""
     if run.task != "regression":
-        return MicroBatch(chunk, labels_of(batch.targets[rows]), lines), ""
+        return MicroBatch(chunk, labels_of(batch.targets[rows])), ""
     fields: Any = chunk.events
     accepted, stopped = [], ""
     for x, y, line in zip(fields, batch.targets[rows], lines, strict=True):
         try:
-            accepted.append((*interpret(Record(line, x, y), log, run.task), line))
+            accepted.append((*interpret(Record(line, x, y), log, run.task), (batch.name, line)))
         except ValueError as error:
             if refuse.strict:
                 stopped = str(error)
                 break
             refuse(str(error))
     xs, targets, kept = zip(*accepted, strict=True) if accepted else ((), (), ())
-    return MicroBatch(EventChunk(list(xs)), targets, kept), stopped
+    return MicroBatch(EventChunk(list(xs), places=kept), targets), stopped
 
 
 def _until_mark(run: Replay) -> int:
@@ -320,7 +322,7 @@ def replay_log(
         if scoring.predictions is not None:
             file = opened.enter_context(contextlib.closing(_listening(run, scoring.predictions)))
         batches = pieces(chain(head, reading), log, run, limit, refuse, inferred)
-        for piece in _taken(run, batches, log, refuse, file):
+        for piece in _taken(run, batches, log, refuse):
             watch(run)
             if checkpoint is not None and piece.read and checkpoint.due():
                 _save(run, file, checkpoint)
@@ -398,13 +400,13 @@ def _taken(
     batches: Iterable[MicroBatch],
     log: Log,
     refuse: Refusals,
-    file: PredictionWriter | None,
 ) -> Iterator[MicroBatch]:
     """Replay micro-batches, and yield each when its records are counted."""
     for piece in batches:
         if run.contest.tail is None and piece.late:
             run.contest.freeze()
-        _take(run, piece, log, refuse, file)
+        run.sample.add(piece.chunk)
+        _take(run, piece, log, refuse)
         if refuse.ended:
             return
         run.runs.add(piece.targets)
@@ -429,31 +431,27 @@ def _listening(run: Replay, path: Path) -> PredictionWriter:
     names = [*run.names, f"{run.names[0]} (frozen)"]
     contest, classes = run.contest, run.task == "classification"
     file = PredictionWriter(path, names, classes, contest.bounded, contest.by, run.written)
-
-    def listen(scored: Scored) -> None:
-        if scored.keys is not None:
-            file.at([run.lines.get(key) for key in scored.keys])
-        file.add(scored.first, scored)
-
-    run.contest.listener = listen
+    run.contest.listener = file.add
     return file
 
 
-def _take(
-    run: Replay, piece: MicroBatch, log: Places, refuse: Refusals, file: PredictionWriter | None
-) -> None:
+def _named(log: Places, place: Place | None) -> object:
+    """Return what names the place of a record in messages."""
+    assert place is not None  # of a log
+    return log.place(place[1])
+
+
+def _take(run: Replay, piece: MicroBatch, log: Places, refuse: Refusals) -> None:
     if run.late is not None:
         _take_late(run, run.late, piece, log, refuse)
         return
     start = 0
     while start < len(piece.targets):
-        if file is not None:
-            file.at(piece.lines[start:])
         try:
             run.contest.take(piece.chunk[start:], piece.targets[start:])
             return
         except RefusedError as error:
-            refuse(rejected(log.place(piece.lines[start + error.row]), error.reason))
+            refuse(rejected(_named(log, piece.chunk.place(start + error.row)), error.reason))
             if refuse.ended:
                 return
             start += error.row + 1
@@ -461,23 +459,20 @@ def _take(
 
 def _take_late(run: Replay, late: LabelDelay, piece: MicroBatch, log: Places, refuse: Refusals) -> None:
     bad, in_chunks = _of_targets(run, log, refuse), isinstance(late, DelayByChunks)
-    for x, y, line in zip(piece.chunk.events, piece.targets, piece.lines, strict=True):
-        run.lines[late.count] = line
+    for row, (x, y) in enumerate(zip(piece.chunk.events, piece.targets, strict=True)):
+        run.contest.place = piece.chunk.place(row)
         try:
             late.event(run.contest, x, y, bad)
         except (
             ValueError
         ) as error:  # of the event; if a target has ended the replay, the first error is stored
-            refuse(rejected(log.place(line), getattr(error, "reason", error)))
+            refuse(rejected(_named(log, run.contest.place), getattr(error, "reason", error)))
             if refuse.ended:
                 return
         if in_chunks or not run.events & (run.events - 1):
             run.contest.score()
             run.mark(last=in_chunks)
     run.contest.score()
-    asked = late.asked if isinstance(late, DelayByChunks) else run.contest.asked
-    if len(run.lines) > 2 * len(asked):  # not each time: many may wait
-        run.lines = {key: run.lines[key] for key in asked & run.lines.keys()}
 
 
 def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
@@ -485,7 +480,7 @@ def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
 
     def bad(error: ValueError) -> None:
         if isinstance(error, RefusedError):
-            refuse(rejected(log.place(run.lines[error.key]), error.reason))
+            refuse(rejected(_named(log, error.place), error.reason))
         else:
             refuse.strict |= isinstance(error, TaskError)
             refuse(str(error))

@@ -19,7 +19,7 @@ from connectors.contract.records import Log
 from connectors.events.decoding import Rejected
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
-from connectors.replay.report import lateness, recommendation, summary_metric, without_labels
+from connectors.replay.report import lateness, recommendation, recommended, summary_metric, without_labels
 from streamk.arrays import Array, Json
 from streamk.evaluation import Results
 from streamk.evaluation.adapters import Table
@@ -61,7 +61,8 @@ def write(directory: Path, run: Replay, log: Log, command: Sequence[str], extra:
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
     curves = _curves(results)
     _write_curves(directory, curves, results.headline)
-    advice = {"recommendation": recommendation(results)} if len(run.names) > 1 else {}  # of times, too
+    advice = {"recommended": recommended(results)}  # of times, too
+    advice |= {"recommendation": recommendation(results)} if len(run.names) > 1 else {}
     _write(directory / "index.html", page({**content, **advice}, curves, measured))
 
 
@@ -98,6 +99,7 @@ def about(run: Replay, results: Results, log: Log, command: Sequence[str], extra
         },
         "log": [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]],
         "command": " ".join(command),
+        "drift": run.sample.drift(),
         "versions": {"python": platform.python_version(), **versions},
         **extra,
     }
@@ -200,7 +202,6 @@ class PredictionWriter:
     ) -> None:
         self._names, self._classes, self._table = list(names), classes, path.suffix == ".csv"
         self._bounded, self._by = set(bounded), by
-        self._lines: Sequence[object] = ()
         path.touch()
         if path.stat().st_size < length:
             raise ValueError(f"{path} is shorter than when the replay was interrupted; remove the checkpoint")
@@ -217,21 +218,17 @@ class PredictionWriter:
             return [name, f"{name}: p"]
         return [name, f"{name}: lower", f"{name}: upper"] if name in self._bounded else [name]
 
-    def at(self, lines: Sequence[object]) -> None:
-        """Set the lines of the next events."""
-        self._lines = lines
-
-    def add(self, first: int, scored: Scored) -> None:
-        """Write the predictions of consecutive events, the first of which is number ``first``, from 1."""
+    def add(self, scored: Scored) -> None:
+        """Write the predictions of consecutive events."""
         count = len(scored.targets)
-        lines, self._lines = self._lines[:count], self._lines[count:]
+        places = scored.places or [None] * count
         columns = {name: _rows(answers, count) for name, answers in scored.answers.items()}
         ends = {name: _pairs(*both) for name, both in scored.intervals.items()}
         rows: list[object] = []
-        for k, (target, line) in enumerate(zip(scored.targets, lines, strict=True)):
+        for k, (target, place) in enumerate(zip(scored.targets, places, strict=True)):
             predicted = {name: columns[name][k] for name in self._names if name in columns}
             within = {name: pairs[k] for name, pairs in ends.items()}
-            row: Json = {"event": first + k, "line": line}
+            row: Json = {"event": scored.first + k, "line": None if place is None else place[1]}
             if scored.slices is not None:
                 row["by"] = _value(scored.slices[k])
             row["target"] = plain_label(target)

@@ -17,9 +17,10 @@ import numpy as np
 from streamk.arrays import AnyArray, Array, Integers
 from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event
-from streamk.evaluation.metric import TASKS, decide
+from streamk.evaluation.metric import TASKS
 
 _Events = Sequence[Event] | Callable[[], Sequence[Event]]
+Place = tuple[str, int]  # a file, and a line of it
 
 
 class EventChunk:
@@ -31,6 +32,8 @@ class EventChunk:
         Dicts, or a function that makes them if they are needed.
     names, matrix
         The same as columns of numbers, ``(n, d)``, if there are nothing but numbers.
+    places
+        Their files and lines; None without a log.
 
     Examples
     --------
@@ -45,10 +48,12 @@ class EventChunk:
         names: Sequence[str] | None = None,
         matrix: Array | None = None,
         rows: slice = slice(None),
+        places: Sequence[Place | None] | None = None,
     ) -> None:
         self._events, self._rows = events, rows
         self.names, self._matrix = names, matrix
         self.matrix = None if matrix is None else matrix[rows]
+        self.places = places
 
     @classmethod
     def of(cls, events: Any) -> Self:
@@ -66,18 +71,30 @@ class EventChunk:
         return len(self.events) if self.matrix is None else len(self.matrix)
 
     def __getitem__(self, rows: slice) -> EventChunk:
+        places = None if self.places is None else self.places[rows]
         if self._matrix is None:
-            return EventChunk(self.events[rows])
+            return EventChunk(self.events[rows], places=places)
         start, stop, _ = self._rows.indices(len(self._matrix))
         first, last, _ = rows.indices(stop - start)
         events: _Events = (lambda: self._made()) if callable(self._events) else self._events
-        return EventChunk(events, self.names, self._matrix, slice(start + first, start + max(first, last)))
+        part = slice(start + first, start + max(first, last))
+        return EventChunk(events, self.names, self._matrix, part, places)
 
     def _made(self) -> Sequence[Event]:
         """Return all events, made once for all slices."""
         if callable(self._events):
             self._events = self._events()
         return self._events
+
+    def event(self, row: int) -> Event:
+        """Return one event, without making the others."""
+        if self.matrix is None or self.names is None:
+            return self._made()[(self._rows.start or 0) + row]
+        return dict(zip(self.names, self.matrix[row].tolist(), strict=True))
+
+    def place(self, row: int) -> Place | None:
+        """Return the file and the line of an event, None without a log."""
+        return None if self.places is None else self.places[row]
 
     def column(self, name: str) -> list[object]:
         """Return the values of a field, None where it is absent."""
@@ -428,8 +445,8 @@ class Codes:
         return out
 
 
-def last_prediction(predictions: Table | Array) -> object:
-    """Return the last decision, or number."""
+def prediction_of(predictions: Table | Array, row: int) -> object:
+    """Return the probabilities by label of an event, or the number."""
     if not isinstance(predictions, Table):
-        return float(predictions[-1])
-    return decide(dict(zip(predictions.labels, predictions.rows[-1].tolist(), strict=True)))
+        return float(predictions[row])
+    return dict(zip(predictions.labels, predictions.rows[row].tolist(), strict=True))

@@ -409,6 +409,10 @@ class ClassSums(Sums):
             return np.nan, np.nan
         return sum(pair[0] for pair in known) / len(known), sum(pair[1] for pair in known) / len(known)
 
+    def scores(self, code: int) -> Integers | None:
+        """Return how often others' events and a class's had its score in each cell; None unless ranked."""
+        return self._ranks[code] if self._ranks.size else None
+
     def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
         header: Json = {

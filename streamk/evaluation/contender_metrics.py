@@ -18,6 +18,7 @@ from streamk.evaluation.metric import METRICS, TASKS
 from streamk.evaluation.numbers import NumberSums
 from streamk.evaluation.slices import Slices
 from streamk.evaluation.windows import Curve
+from streamk.evaluation.worst_events import WorstEvents
 
 _TOGETHER = 10  # losses whose mean ADWIN takes
 _LATENCIES = 4096  # at most, of a contender
@@ -148,6 +149,7 @@ class ContenderMetrics:
         self.error = ""
         self.dropped = False  # by Contest.drop, not by an error
         self.latencies = Latencies()
+        self.worst = WorstEvents()
 
     @property
     def failed(self) -> bool:
@@ -181,17 +183,21 @@ class ContenderMetrics:
         slices: list[object] | None,
         ends: tuple[Array, Array] | None,
         costs: Array | None = None,
-    ) -> None:
-        """Score events: codes and probabilities with the last label before each, or numbers."""
+    ) -> Array:
+        """Score events: codes and probabilities with the last label before each, or numbers.
+
+        Return the log loss of each, or the absolute error.
+        """
         if self.classes:
             predicted = decisions(predictions)
             losses = (predicted != targets).astype(np.float64)
-            self._means["log_loss"].add(log_losses(targets, predictions, predicted))
+            sizes = log_losses(targets, predictions, predicted)
+            self._means["log_loss"].add(sizes)
             arrays: tuple[AnyArray | None, ...] = (targets, predictions, last, costs)
             self._means["cost"].add(np.zeros(0) if costs is None else costs)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
-                losses = np.abs(targets - predictions)
+                sizes = losses = np.abs(targets - predictions)
             arrays = (targets, predictions, *(ends or (None, None)))
         self.curve.add(*arrays)
         self._means["accuracy" if self.classes else "mae"].add(losses)
@@ -200,3 +206,4 @@ class ContenderMetrics:
         self.alarms.add(losses)
         if self.slices is not None and slices is not None:
             self.slices.add(slices, *arrays)
+        return sizes

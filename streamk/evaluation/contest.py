@@ -20,14 +20,16 @@ from streamk.evaluation.adapters import (
     EventChunk,
     LearnerAdapter,
     ModelAdapter,
+    Place,
     Table,
     adapter_of,
-    last_prediction,
+    prediction_of,
     tabled,
 )
 from streamk.evaluation.contender_metrics import ContenderMetrics
 from streamk.evaluation.costs import Costs
 from streamk.evaluation.metric import TASKS, decide, headline_of
+from streamk.evaluation.worst_events import WorstEvent
 
 CHUNK = 1000
 _UNTIMED, _TIMED = 8, 40  # the first of these events fill the caches that a pass has emptied
@@ -111,6 +113,8 @@ class Scored(NamedTuple):
         events whose targets came late, since otherwise it is the previous target.
     first
         The number of the first event, from 1.
+    places
+        Their files and lines, None without a log.
     """
 
     keys: Sequence[Hashable] | None
@@ -120,6 +124,7 @@ class Scored(NamedTuple):
     slices: Sequence[object] | None
     last: Sequence[object] | None
     first: int
+    places: Sequence[Place | None] | None = None
 
 
 def costs_of(costs: Costs | None, targets: AnyArray, arranged: Array, codes: Codes) -> Array | None:
@@ -143,14 +148,15 @@ class PendingPrediction(NamedTuple):
     key: Hashable
     number: int
     at: float | None = None
+    place: Place | None = None
 
 
 class RefusedError(ValueError):
-    """An event that learners reject: its row in the chunk, and the reason."""
+    """An event that learners reject: its row in the chunk, the reason, its key and its place."""
 
-    def __init__(self, row: int, reason: str, key: Hashable = None) -> None:
+    def __init__(self, row: int, reason: str, key: Hashable = None, place: Place | None = None) -> None:
         super().__init__(f"row {row}: {reason}")
-        self.row, self.reason, self.key = row, reason, key
+        self.row, self.reason, self.key, self.place = row, reason, key, place
 
 
 class Contest:
@@ -209,6 +215,7 @@ class Contest:
         self.listener: Listener | None = None
         self._waiting: dict[Hashable, PendingPrediction] = {}
         self._count = 0  # of events that waited
+        self.place: Place | None = None  # in the log, of the event that is asked next
         self._told: list[tuple[PendingPrediction, object, int]] = []  # to be scored together
         # the last target, and the prediction of the first contender
         self.latest: tuple[object, object] = (None, None)
@@ -320,7 +327,13 @@ class Contest:
         for name, (predicted, ends) in predictions.items():
             arranged = self.codes.arranged(predicted, known)
             costs = costs_of(self.costs, targets, arranged, self.codes)
-            self.standings[name].add(targets, arranged, last, slices, ends, costs)
+            standing = self.standings[name]
+            losses = standing.add(targets, arranged, last, slices, ends, costs)
+
+            def scored(row: int, predicted: Table | Array = predicted) -> WorstEvent:
+                return WorstEvent(ys[row], prediction_of(predicted, row), xs.event(row), xs.place(row))
+
+            standing.worst.add(losses, self.events + 1, scored)
             if self.tail is not None and name == self.tail.name:
                 self.tail.add(xs, targets, arranged, last, known)
         if self.listener is not None:
@@ -328,10 +341,10 @@ class Contest:
             if self.tail is not None and self.tail.answers is not None:
                 answers[f"{self.tail.name} (frozen)"] = self.tail.answers
             intervals = {name: ends for name, (_, ends) in predictions.items() if ends is not None}
-            self.listener(Scored(keys, ys, answers, intervals, slices, before, self.events + 1))
+            self.listener(Scored(keys, ys, answers, intervals, slices, before, self.events + 1, xs.places))
         self.events += len(ys)
         first = predictions.get(next(iter(self.standings)))
-        self.latest = ys[-1], None if first is None else last_prediction(first[0])
+        self.latest = ys[-1], None if first is None else decide(prediction_of(first[0], -1))
 
     def _answers(
         self,
@@ -395,7 +408,7 @@ class Contest:
     # ---- targets come together
 
     def take_together(
-        self, keys: Sequence[Hashable], xs: Sequence[Event], ys: Sequence[object], scored: bool = True
+        self, keys: Sequence[Hashable], chunk: EventChunk, ys: Sequence[object], scored: bool = True
     ) -> None:
         """Predict all of these events, then learn all of them; unless ``scored``, only learn them.
 
@@ -404,7 +417,7 @@ class Contest:
         RefusedError
             If a learner of streamk rejects an event, which has the key; none has been learned or scored.
         """
-        chunk, predictions, learned = EventChunk(xs), Json(), False
+        predictions, learned = Json(), False
         for name in self.active:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
@@ -412,12 +425,13 @@ class Contest:
                 if scored:
                     ends: Any = None
                     if self.level is not None and _gives_intervals(subject):
-                        ends = self._ends_of_many(subject, xs)
+                        ends = self._ends_of_many(subject, chunk.events)
                     predictions[name] = subject.predict_many(chunk), ends
                 subject.learn_many(chunk, ys)
             except Exception as error:
                 if isinstance(error, RowError) and subject.judges and not learned:
-                    raise RefusedError(error.row, error.reason, keys[error.row]) from None
+                    row = error.row
+                    raise RefusedError(row, error.reason, keys[row], chunk.place(row)) from None
                 standing.error = self._failure(error)
                 continue
             learned = True
@@ -471,7 +485,7 @@ class Contest:
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
         self._waiting[key] = PendingPrediction(
-            x, answers, ends, self.codes.last, cut, times, key, self._count, at
+            x, answers, ends, self.codes.last, cut, times, key, self._count, at, self.place
         )
         self._count += 1
 
@@ -496,7 +510,7 @@ class Contest:
             except Exception as error:
                 if isinstance(error, ValueError) and subject.judges and not learned:
                     self._give_up(pending)
-                    raise RefusedError(0, str(error), key) from None
+                    raise RefusedError(0, str(error), key, pending.place) from None
                 standing.error = self._failure(error)
                 continue
             learned = True
@@ -550,7 +564,13 @@ class Contest:
             answers[name] = tabled(predicted)
             arranged = self.codes.arranged(answers[name], known)
             costs = costs_of(self.costs, targets, arranged, self.codes)
-            standing.add(targets, arranged, last, slices, ends, costs)
+            losses = standing.add(targets, arranged, last, slices, ends, costs)
+
+            def scored(row: int, k: int = k) -> WorstEvent:
+                event = events[row]
+                return WorstEvent(ys[row], event.answers[k], event.x, event.place, event.at)
+
+            standing.worst.add(losses, before + 1, scored)
             if self.tail is not None and name == self.tail.name:
                 xs = EventChunk([event.x for event in events])
                 self.tail.add(xs, targets, arranged, last, known)
@@ -560,7 +580,8 @@ class Contest:
             labels = [*self.codes.labels, None]  # the code before the first label is -1
             last_labels = [labels[code] for code in last]
             keys = [event.key for event in events]
-            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels, before + 1))
+            places = [event.place for event in events]
+            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels, before + 1, places))
         return len(events)
 
 

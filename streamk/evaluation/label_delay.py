@@ -16,6 +16,7 @@ import numpy as np
 
 from streamk.encoding.calendar_inputs import read_iso
 from streamk.encoding.fields import Event
+from streamk.evaluation.adapters import EventChunk, Place
 from streamk.evaluation.contest import Contest, RefusedError
 
 _DAY = re.compile(r"\s*(19|20)\d{6}(\.0*)?\s*", re.ASCII)  # 19000101 to 20991231
@@ -231,7 +232,7 @@ class DelayByChunks:
     def __init__(self, events: int, chunks: int = 20) -> None:
         self.chunks, self.count = chunks, 0
         self._ends: list[int] = np.linspace(0, events, chunks + 1).astype(int).tolist()[1:]
-        self._pending: dict[Hashable, tuple[Event, object]] = {}
+        self._pending: dict[Hashable, tuple[Event, object, Place | None]] = {}
 
     def __str__(self) -> str:
         return f"in {self.chunks} chunks, each after its events are predicted; the first is not scored"
@@ -243,7 +244,7 @@ class DelayByChunks:
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Add an event to its chunk, which is predicted and learned if it is the last one of it."""
-        self._pending[self.count] = x, y
+        self._pending[self.count] = x, y, contest.place
         self.count += 1
         if self.count in self._ends[:-1]:
             self.end(contest, refuse)
@@ -252,9 +253,10 @@ class DelayByChunks:
         """Predict and learn the events of the last chunk."""
         while self._pending:
             keys = list(self._pending)
-            xs, ys = zip(*self._pending.values(), strict=True)
+            xs, ys, places = zip(*self._pending.values(), strict=True)
             try:
-                contest.take_together(keys, xs, ys, scored=self.count > self._ends[0])
+                chunk = EventChunk(xs, places=places)
+                contest.take_together(keys, chunk, ys, scored=self.count > self._ends[0])
             except RefusedError as error:
                 del self._pending[keys[error.row]]
                 refuse(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import date
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +16,9 @@ from streamk.evaluation.bootstrap import BatchMeans, Interval, interval
 from streamk.evaluation.comparison import DIVERGED, LEVEL, Comparison, compare
 from streamk.evaluation.contender_metrics import ContenderMetrics
 from streamk.evaluation.contest import Contest
-from streamk.evaluation.metric import METRICS, TASKS
+from streamk.evaluation.metric import METRICS, TASKS, decide
 from streamk.evaluation.refitted import Refitted
+from streamk.evaluation.thresholds import rarer, thresholds_of
 from streamk.html_tables import html_table
 
 if TYPE_CHECKING:
@@ -116,6 +118,46 @@ class Results:
             str(value): (sums.events, float(sums.values()[self.headline]))
             for value, sums in slices.table().items()
         }
+
+    def worst(self, name: str) -> list[Json]:
+        """Return the ten events that a contender predicted worst, after the first tenth of the events.
+
+        Each has its number ``event``, ``file`` and ``line`` in a log, ``at`` (seconds since 1970) if its time
+        is known, ``target``, ``prediction``, ``loss`` and ``fields``. The loss is the log loss of an event,
+        and ``probability`` that of its target; of numbers it is the absolute error, or the squared one where
+        RMSE or R² ranks.
+        """
+        square = 2.0 if self.headline in ("rmse", "r2") else 1.0
+        listed = []
+        for number, loss, (target, prediction, fields, place, at) in self._standing(name).worst.listed(
+            self.events
+        ):
+            event: Json = {"event": number, "target": plain_label(target)}
+            if place is not None:
+                event |= {"file": place[0].rpartition("/")[2], "line": place[1]}
+            if at is not None:
+                event["at"] = at
+            event |= {"prediction": plain_value(decide(prediction)), "loss": finite(loss**square)}
+            if isinstance(prediction, dict):
+                event["probability"] = prediction.get(target, 0.0)
+            listed.append(event | {"fields": {str(k): plain_value(v) for k, v in fields.items()}})
+        return listed
+
+    def thresholds(self, name: str) -> Json | None:
+        """Return precision and recall of a contender over thresholds (:mod:`streamk.evaluation.thresholds`).
+
+        None unless there are two classes. ``positive`` is the positive label of the costs of errors, and
+        without them the rarer label.
+        """
+        sums, labels = self._standing(name).curve.whole(), self.labels
+        if not self._classes or sums.classes != 2 or len(labels) != 2 or self.failed(name):
+            return None
+        costs = self._contest.costs
+        if costs is not None and costs.positive not in labels:
+            return None
+        code = rarer(sums.of_targets) if costs is None else labels.index(costs.positive)
+        thresholds = thresholds_of(sums, code, costs)
+        return None if thresholds is None else {"positive": plain_label(labels[code]), **thresholds}
 
     def frozen(self) -> Json | None:
         """Return the metrics of a frozen copy of the first contender, without new labels; None if none.
@@ -287,12 +329,14 @@ class Results:
             "metrics": {key: finite(value) for key, value in self.metrics(name).items()},
             "interval": None if sure is None else {k: finite(v) for k, v in sure._asdict().items()},
             "alarms": list(standing.alarms.events),
+            "worst": [] if standing.failed else self.worst(name),
         }
         if self._classes and not standing.failed:
             each = whole.each_class()
             shown = {key: each[key].tolist() for key in ("targets", "said", "precision", "recall", "f1")}
             labels = [plain_label(label) for label in self.labels[: whole.classes]]
             record["classes"] = {"labels": labels, **shown, "confusion": whole.confusion.tolist()}
+            record["thresholds"] = self.thresholds(name)
             record["calibration"] = {key: array.tolist() for key, array in whole.calibration().items()}
         if standing.slices is not None and not standing.failed:
             record["slices"] = [
@@ -395,6 +439,13 @@ def _compared(comparison: Comparison) -> Json:
 def finite(value: float) -> float | None:
     """Return a finite number as a float, None for others, which JSON does not have."""
     return float(value) if math.isfinite(value) else None
+
+
+def plain_value(value: object) -> str | float | None:
+    """Return a value as one of JSON, None for a missing one, NaN and infinity."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return plain_label(str(value).removesuffix(" 00:00:00") if isinstance(value, date) else value)
 
 
 def plain_label(label: object) -> str | float:

@@ -15,11 +15,13 @@ from connectors.replay.page.charts import (
     Line,
     Reliability,
     bar_chart,
+    drift_chart,
     histogram,
     legend,
     line_chart,
     readings,
     reliability_diagram,
+    threshold_chart,
 )
 from connectors.replay.page.tables import Rows
 from connectors.replay.page.words import (
@@ -29,6 +31,7 @@ from connectors.replay.page.words import (
     metric_name,
     number_of,
     second,
+    short,
     size,
 )
 from streamk.arrays import Array, Json
@@ -197,10 +200,7 @@ def summary_section(contenders: Rows) -> str:
             drawn.append(
                 figure(bar_chart(f"experts-{place}", title, experts), before=f"<h3>{escape(title)}</h3>")
             )
-        relevance = {
-            key: _floats(np.atleast_1d(values))
-            for key, values in (summary.get("fields") or summary.get("relevance") or {}).items()
-        }
+        relevance = _relevances(contender)
         if relevance:
             drawn.append(_relevance(place, name, relevance))
         if drawn:
@@ -216,9 +216,20 @@ def _expert(expert: Json, place: int) -> BarRow:
     return BarRow(str(expert.get("expert", "")), [weight], note, place)
 
 
+def _relevances(contender: Json) -> dict[str, Array]:
+    """Return the relevance of every input to a contender, for each block of features; empty if unknown."""
+    summary = contender.get("summary") or {}
+    known = summary.get("fields") or summary.get("relevance") or {}
+    return {str(key): _floats(np.atleast_1d(values)) for key, values in known.items()}
+
+
+def _most(relevance: Mapping[str, Array], name: str) -> float:
+    """Return the largest relevance of an input, 0 if it is unknown."""
+    return float(np.nanmax(np.abs(relevance[name]), initial=0.0)) if name in relevance else 0.0
+
+
 def _relevance(place: int, name: str, relevance: Mapping[str, Array]) -> str:
-    most = {key: float(np.nanmax(np.abs(values), initial=0.0)) for key, values in relevance.items()}
-    order = sorted(relevance, key=lambda key: -most[key])[:_MOST_INPUTS]
+    order = sorted(relevance, key=lambda key: -_most(relevance, key))[:_MOST_INPUTS]
     bars = [
         BarRow(str(k), relevance[k].tolist(), ", ".join(decimal(v, 3) for v in relevance[k]), place)
         for k in order
@@ -231,6 +242,73 @@ def _relevance(place: int, name: str, relevance: Mapping[str, Array]) -> str:
     title = f"Relevance of the inputs to {name}"
     drawn = bar_chart(f"relevance-{place}", title, bars)
     return figure(drawn, escape(" ".join(captions)), f"<h3>{escape(title)}</h3>")
+
+
+def thresholds_section(contender: Json) -> str:
+    """Return precision and recall of two classes over the threshold, as a picture and as a table."""
+    thresholds = contender.get("thresholds")
+    if not thresholds:
+        return ""
+    curve, positive = thresholds["curve"], str(thresholds["positive"])
+    title = f"Precision and recall of {positive} by {contender['name']}"
+    names = [("precision", 1), ("recall", 2), (f"share called {short(positive)}", 3)]
+    marked = [
+        (row["threshold"], row["name"]) for row in thresholds["table"] if row.get("name") == "least cost"
+    ]
+    caption = "An event is called positive if its probability is above the threshold; the scale is of odds."
+    drawn = figure(threshold_chart("thresholds", title, curve, marked), escape(caption), legend(names))
+    shown = tables.thresholds_table("thresholds-table", short(positive), thresholds["table"])
+    words = f"<h3>{escape(title)}</h3>"
+    return section("Thresholds", words, f'<div class="pair">{drawn}<div class="cases">{shown}</div></div>')
+
+
+def drift_section(drift: Json | None) -> str:
+    """Return how the values of inputs moved: a picture of each that moved most, and a list of the others."""
+    fields = (drift or {}).get("fields") or []
+    pictures, others = [], []
+    for k, field in enumerate(fields):
+        name = short(field["field"])
+        if "missing" not in field:
+            others.append([field["field"], decimal(field["moved"], 2), field.get("remark", "")])
+            continue
+        first, last = (f"{100.0 * field['missing'][end]:.0f} %" for end in (0, -1))
+        gaps = f"; missing {first} at first, {last} at the end" if any(field["missing"]) else ""
+        said = escape(f"moved {decimal(field['moved'], 2)}{gaps}")
+        keys = legend([(short(value, 16), at) for at, value in enumerate(field.get("values") or ())])
+        drawn = drift_chart(f"drift-{k}", f"{name} over the log", field)
+        keys = keys if field.get("values") else ""
+        pictures.append(figure(drawn, said, f"<h3>{escape(name)}</h3>{keys}"))
+    if not fields:
+        return ""
+    words = (
+        "How far the values of a field moved between the first and the last fifth of the log: 0 is not at "
+        "all, 1 is that no value is of both (the distance of Kolmogorov, of categories that of total "
+        "variation). Lines are medians of windows, or shares of the most frequent values; a shade has eight "
+        "of ten values."
+    )
+    listed = tables.plain_table("drift-others", "The other fields", ["field", "moved", ""], others)
+    more = f'<details><summary>Other fields</summary><div class="left">{listed}</div></details>'
+    return section(
+        "Drift of inputs",
+        f'<p class="remark">{escape(words)}</p>',
+        f'<div class="multiples">{"".join(pictures)}</div>' if pictures else "",
+        more if others else "",
+    )
+
+
+def worst_section(metric: str, contender: Json) -> str:
+    """Return the events that a contender predicted worst, with the most relevant fields first."""
+    worst = contender.get("worst")
+    if not worst:
+        return ""
+    relevance = _relevances(contender)
+    there = dict.fromkeys(
+        name for event in worst for name, value in event["fields"].items() if value is not None
+    )
+    names = sorted(there, key=lambda name: -_most(relevance, name))
+    loss = "log loss" if "probability" in worst[0] else "absolute error"
+    loss = "squared error" if metric in ("rmse", "r2") else loss
+    return section("Worst predictions", tables.worst_tables("worst", loss, contender, names))
 
 
 def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -> str:
@@ -261,6 +339,7 @@ def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -
     measured = {str(name): value for name, value in measured.items()}
     first = str(results.get("headline") or HEADLINES.get(task, "accuracy"))
     title = str(results.get("title") or results.get("name") or "Replay")
+    advised = next((c for c in contenders if c["name"] == results.get("recommended")), Json())
     body = "".join(
         (
             _heading(title, first, results, contenders),
@@ -272,6 +351,9 @@ def page(results: Json, curves: Mapping[str, WindowedMetrics], measured: Json) -
             calibration_section(contenders),
             "</div></div>",
             _confusion(contenders),
+            thresholds_section(advised),
+            worst_section(first, advised),
+            drift_section(results.get("drift")),
             _slices(str(results.get("by") or "slice"), first, contenders),
             costs_section(contenders, measured),
             summary_section(contenders),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from connectors.replay.page.words import compact, count, decimal, duration, escape, short
-from streamk.arrays import Array
+from streamk.arrays import Array, Json
 
 COLOURS = 6  # of the style sheet; shapes go round with another period, so that pairs repeat late
 _SHAPES = (
@@ -502,6 +502,87 @@ def reliability_diagram(key: str, title: str, contenders: Sequence[Reliability])
         + "".join(marks)
     )
     return picture(key, title, f"{title}. " + " ".join(sentences), body, height, "square")
+
+
+def threshold_chart(key: str, title: str, curve: Json, marked: Sequence[tuple[float, str]]) -> str:
+    """Draw shares over the threshold of a probability, on a scale of the logarithm of the odds.
+
+    Parameters
+    ----------
+    key, title
+        What the ids of the picture begin with, and its name.
+    curve
+        ``threshold``, and by name the shares at each, None where one is unknown.
+    marked
+        Thresholds with a line, and their names.
+    """
+    height, top, bottom = 330, 24, 290
+    low, high = (math.log(t / (1.0 - t)) for t in (curve["threshold"][0], curve["threshold"][-1]))
+
+    def across(threshold: float) -> float:
+        inner = min(max(threshold, curve["threshold"][0]), curve["threshold"][-1])
+        return (math.log(inner / (1.0 - inner)) - low) / (high - low)
+
+    x = np.array([across(t) for t in curve["threshold"]])
+    lines, marks, said = [], [], []
+    for place, (name, shares) in enumerate(curve.items()):
+        if name == "threshold":
+            continue
+        values = np.array([math.nan if share is None else share for share in shares])
+        y = bottom - values * (bottom - top)
+        lines.append(f'<path class="line {colour(place)}" d="{path(x, y)}"/>')
+        marks += _along(place, x, y, len(curve))
+        middle = values[len(values) // 2]
+        said.append(f"{name} {decimal(middle, 3)}")
+    for threshold, name in marked:
+        at = across(threshold)
+        marks.append(rule((at, at), (top, bottom), "ideal"))
+        marks.append(text(at, top - 8, name, "tick right" if at > 0.6 else "tick", 6 if at <= 0.6 else -6))
+    sides = [0.0, 0.25, 0.5, 0.75, 1.0]
+    under = [(across(t), f"{t:g}") for t in (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)]
+    body = (
+        grid([(bottom - s * (bottom - top), f"{s:g}") for s in sides], under, top, bottom)
+        + text(1, bottom + 34, "threshold", "tick right")
+        + stretched(bottom, "".join(lines))
+        + "".join(marks)
+    )
+    return picture(key, title, f"{title}. At 0.5: {', '.join(said)}.", body, height, "square")
+
+
+def drift_chart(key: str, title: str, field: Json) -> str:
+    """Draw what a field was in the windows of a log: median and band of numbers, or shares of values."""
+    height, top, bottom = 92, 8, 84
+
+    def known(values: Sequence[float | None]) -> Array:
+        return np.array([math.nan if value is None else value for value in values])
+
+    x = (np.arange(len(field["missing"])) + 0.5) / len(field["missing"])
+    if "median" in field:
+        lowest, middle, highest = (known(field[part]) for part in ("low", "median", "high"))
+        low, high = reach(np.concatenate([lowest, highest]))
+    else:
+        low, high = 0.0, 1.0
+
+    def down(values: Array) -> Array:
+        return np.clip(bottom - (values - low) / (high - low) * (bottom - top), -height, 2 * height)
+
+    if "median" in field:
+        drawn = f'<path class="band c0" d="{band(x, down(lowest), down(highest))}"/>'
+        drawn += f'<path class="line c0" d="{path(x, down(middle))}"/>'
+        first, last = (compact(float(middle[end])) for end in (0, -1))
+        said = f"median {first} in the first window, {last} in the last"
+    else:
+        shares = field["values"].items()
+        drawn = "".join(
+            f'<path class="line {colour(k)}" d="{path(x, down(known(share)))}"/>'
+            for k, (_, share) in enumerate(shares)
+        )
+        said = "; ".join(
+            f"{value} {decimal(share[0], 2)} to {decimal(share[-1], 2)}" for value, share in shares
+        )
+    places = numbers(low, high, lambda v: bottom - (v - low) / (high - low) * (bottom - top), 2)
+    body = grid([(y, short(words, 9)) for y, words in places], [], top, bottom) + stretched(bottom, drawn)
+    return picture(key, title, f"{title}: {said}.", body, height, "square small")
 
 
 class BarRow(NamedTuple):

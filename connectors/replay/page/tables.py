@@ -20,6 +20,7 @@ from connectors.replay.page.words import (
     metric_name,
     metric_order,
     number_of,
+    short,
     size,
 )
 from streamk.arrays import Array, Json
@@ -27,6 +28,7 @@ from streamk.evaluation.metric import METRICS
 
 _MOST_CLASSES = 12  # of a confusion matrix; the rarer ones beyond are one row and column
 _MOST_ROWS = 100
+_MOST_FIELDS, _MOST_OTHERS = 7, 600  # of an event: columns, and characters of all fields
 _SHADE = 0.42  # of the deepest cell: text on it stays readable
 Rows = Sequence[Json]
 
@@ -233,6 +235,70 @@ def slices_table(key: str, by: str, metric: str, contenders: Rows) -> str:
         caption += f": the {len(rows)} largest of {len(slices):,} slices"
     names = [escape(contenders[k].get("name", MISSING)) for k in places]
     return table(key, caption, [escape(by), "events", *names], rows)
+
+
+def thresholds_table(key: str, positive: str, rows: Rows) -> str:
+    """Return precision, recall, and how many of a thousand events are called positive."""
+    shown = []
+    for row in rows:
+        name = f' <span class="sub">{escape(row["name"])}</span>' if row.get("name") else ""
+        alarms = 1000.0 * number_of(row.get("called"))
+        cells = [Cell(decimal(row.get(part), 3)) for part in ("precision", "recall")]
+        shown.append((f"{number_of(row['threshold']):.3g}{name}", [*cells, Cell(decimal(alarms, 1))]))
+    caption = f"Called {escape(positive)} above a threshold of its probability"
+    return table(key, caption, ["threshold", "precision", "recall", "called of 1,000"], shown)
+
+
+def worst_tables(key: str, loss: str, contender: Json, names: Sequence[str]) -> str:
+    """Return the events that a contender predicted worst with a few fields, and all their fields.
+
+    Parameters
+    ----------
+    key, loss
+        The id of the caption, and the name of the loss.
+    contender
+        With ``worst``, as :meth:`streamk.evaluation.Results.worst` returns it.
+    names
+        The fields, the first of which are shown as columns.
+    """
+    events = contender["worst"]
+    several = len({event.get("file") for event in events}) > 1
+    titles = {"at": "time", "target": "target", "prediction": "prediction", "probability": "p of target"}
+    titles["loss"] = loss
+    head = {column: title for column, title in titles.items() if any(column in event for event in events)}
+    rows, others = [], []
+    for event in events:
+        where = f"event {count(event['event'])}" if "line" not in event else f"line {count(event['line'])}"
+        place = f"{short(event['file'])}, {where}" if several else where
+        fields = event["fields"]
+        cells = [_case(column, event.get(column)) for column in head]
+        cells += [Cell(escape(_value(fields.get(name))), "faint") for name in names[:_MOST_FIELDS]]
+        rows.append((escape(place), cells))
+        every = [f"{name} = {_value(fields[name], 60)}" for name in names if fields.get(name) is not None]
+        others.append([place, short(", ".join(every), _MOST_OTHERS)])
+    columns = ["", *map(escape, [*head.values(), *(short(name, 14) for name in names[:_MOST_FIELDS])])]
+    caption = (
+        f"<strong>{escape(contender['name'])}</strong>: the largest {escape(loss)} of an event, without the "
+        "first tenth of the log, and its fields"
+    )
+    drawn = f'<div class="cases">{table(key, caption, columns, rows)}</div>'
+    more = plain_table(f"{key}-fields", "All fields of these events", ["", "fields"], others)
+    return f'{drawn}<details><summary>All fields</summary><div class="left">{more}</div></details>'
+
+
+def _case(column: str, value: object) -> Cell:
+    if column == "at":
+        return Cell("" if value is None else str(np.datetime64(int(number_of(value)), "s")).replace("T", " "))
+    if column in ("loss", "probability"):
+        return Cell(decimal(value))
+    return Cell(f"{value:,.6g}".replace("-", "−") if isinstance(value, float) else escape(_value(value)))
+
+
+def _value(value: object, most: int = 12) -> str:
+    """Return the value of a field, cut, not yet escaped; a dash for a missing one."""
+    if value is None:
+        return MISSING
+    return f"{value:.6g}".replace("-", "−") if isinstance(value, float) else short(value, most)
 
 
 def costs_table(key: str, contenders: Sequence[str], measured: Json) -> str:

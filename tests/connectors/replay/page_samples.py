@@ -19,6 +19,62 @@ def curve_of(rng, windows, columns, begin, end, interval=1000):
     )
 
 
+def worst(
+    labels, fields=("nswprice", "nswdemand", "vicprice", "a name that is as long as names get", "kind")
+):
+    """Ten events with large losses and many fields."""
+    return [
+        {
+            "event": 31_000 + k,
+            "file": "elec2.csv",
+            "line": 31_001 + k,
+            "at": 1.7e9 + 1800 * k,
+            "target": labels[0],
+            "prediction": labels[-1],
+            "probability": 10.0 ** (k - 12),
+            "loss": 27.6 - 2.3 * k,
+            "fields": dict.fromkeys(fields, -0.00123456 * (k + 1))
+            | {"kind": "a sentence of many words", "missing": None}
+            | {f"other {j}": float(j) for j in range(30)},
+        }
+        for k in range(10)
+    ]
+
+
+def thresholds(positive):
+    """Precision and recall over thresholds, with that of the least cost."""
+    grid = (1 / (1 + np.exp(-np.linspace(-6.9, 6.9, 61)))).round(4)
+    curve = {"precision": grid**0.1, "recall": 1 - grid**3, "called": 1 - grid}
+    curve = {"threshold": grid.tolist(), **{name: part.tolist() for name, part in curve.items()}}
+    curve["precision"][-3:] = [None] * 3
+    row = {"precision": 0.9, "recall": 0.8, "called": 0.4}
+    named = [{"name": "least cost", "threshold": 0.03, **row}, {"name": "best F1", "threshold": 0.45, **row}]
+    table = [{"threshold": t, **row} for t in (0.1, 0.25, 0.5, 0.75)]
+    table.append({"threshold": 0.9, "precision": None, "recall": 0.0, "called": 0.0})
+    return {"positive": positive, "curve": curve, "table": [*named, *table]}
+
+
+def drift(name="a name that is as long as names get"):
+    """Twelve fields with their windows, and others."""
+    t = np.linspace(0, 1, 20)
+    fields = []
+    for k in range(12):
+        field = {"field": f"{name} {k}", "moved": 0.9 - k / 20, "missing": (t * (k % 3) / 4).tolist()}
+        if k % 4 == 3:
+            values = {"a value of many words": t.tolist(), "b": (1 - t).tolist(), "c": (0 * t).tolist()}
+            fields.append(field | {"values": values})
+            continue
+        scale = 10.0 ** (3 * k - 12)
+        field |= {part: (scale * (t + d)).tolist() for part, d in (("low", 0), ("median", 0.4), ("high", 1))}
+        fields.append(field)
+    fields[0]["median"][4] = fields[0]["low"][4] = fields[0]["high"][4] = None
+    fields += [
+        {"field": "kind", "moved": 0.01},
+        {"field": "id", "moved": 1.0, "remark": "nearly every value once"},
+    ]
+    return {"events": 45_312, "sampled": 2833, "fields": fields}
+
+
 def classification(
     names=NAMES, labels=("DOWN", "UP"), windows=46, interval=1000, slices=("Monday", "Tuesday")
 ):
@@ -71,6 +127,8 @@ def classification(
                     for i, s in enumerate(slices)
                 ],
                 "summary": None,
+                "worst": worst(labels),
+                "thresholds": thresholds(str(labels[-1])) if len(labels) == 2 else None,
             }
         )
         measured[name] = {
@@ -94,6 +152,8 @@ def classification(
         },
     }
     results = {
+        "recommended": names[0],
+        "drift": drift(),
         "title": "elec2.csv",
         "task": "classification",
         "target": "class",
@@ -198,4 +258,8 @@ def hostile():
     results["versions"] = {HOSTILE: HOSTILE}
     results["left_out"]["examples"] = [{"file": HOSTILE, "line": HOSTILE, "reason": HOSTILE}]
     results["log"] = [{"name": HOSTILE, "bytes": 1, "sha256": HOSTILE}]
+    results["drift"] = drift(HOSTILE)
+    results["drift"]["fields"][3]["values"] = {HOSTILE: [0.5] * 20}
+    for event in results["contenders"][0]["worst"]:
+        event |= {"file": HOSTILE, "prediction": HOSTILE, "fields": {HOSTILE: HOSTILE}}
     return results, curves, measured

@@ -218,9 +218,9 @@ def test_the_script_imports_nothing_of_streamk():
 
 def test_lines_of_a_batch_belong_to_its_events_also_when_it_is_scored_in_parts(tmp_path):
     file = PredictionWriter(tmp_path / "p.jsonl", ["a"], classes=False)
-    file.at([12, 17, 20])
-    for first, targets in ((1, [1.0, 2.0]), (3, [3.0])):
-        file.add(first, Scored(None, targets, {"a": np.array(targets)}, {}, None, None, first))
+    for first, targets, lines in ((1, [1.0, 2.0], [12, 17]), (3, [3.0], [20])):
+        places = [("log.csv", line) for line in lines]
+        file.add(Scored(None, targets, {"a": np.array(targets)}, {}, None, None, first, places))
     file.close()
     rows = list(map(json.loads, (tmp_path / "p.jsonl").read_text().splitlines()))
     assert [(row["event"], row["line"], row["target"]) for row in rows] == [
