@@ -127,7 +127,7 @@ class Replay:
 
     def results(self) -> Results:
         """Return the results so far."""
-        return Results(self.contest)
+        return Results(self.contest, choice="--metric {}")
 
     def mark(self, last: bool = False) -> None:
         """Add a line if events are a power of two, or as the last one."""

@@ -6,6 +6,7 @@ With several contenders it recommends one, in one sentence, by error, time and m
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from streamk.evaluation.results import bytes_of
 Watch = Callable[[Replay], None]
 FAILED = "failed"
 _REFRESH = 0.1  # seconds between two drawings of the live table
+_WIDTH = 14  # of a line in the head of a column
 _RATES = 0.5  # seconds between two measurements of them
 
 
@@ -106,13 +108,30 @@ def metrics_table(run: Replay) -> Table:
     table = Table(title=f"{run.events:,} events{lateness(run)}", title_justify="left")
     table.add_column("")
     for name in run.names:
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(in_lines(name), justify="right", overflow="fold")
     metrics = [results.metrics(name) for name in run.names]
-    for key in metric_order(metrics):
+    for key in sorted(metric_order(metrics), key=lambda key: key != results.headline):
         table.add_row(metric_name(key), *(decimal(values.get(key)) for values in metrics))
     rates = (FAILED if results.failed(name) else f"{results.rate(name):,.0f}" for name in run.names)
     table.add_row("events/s (predict + learn)", *rates)
     return table
+
+
+def in_lines(name: str) -> str:
+    r"""Return a name for the head of a narrow column: without modules, in lines that end between words.
+
+    >>> in_lines("refit:sklearn.ensemble.HistGradientBoostingRegressor,every=1000")
+    'refit:\nHistGradient\nBoosting\nRegressor,\nevery=1000'
+    """
+    bare = re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", name)
+    if len(bare) <= _WIDTH:
+        return bare
+    lines = [""]
+    for part in re.findall(r"[A-Z]?(?:[^A-Z:,|]|(?<![a-z])[A-Z])*[:,|]?", bare):
+        if lines[-1] and (len(lines[-1]) + len(part) > _WIDTH or lines[-1][-1] in ":,|"):
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def lateness(run: Replay) -> str:

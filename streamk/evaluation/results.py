@@ -40,6 +40,15 @@ class Windows(NamedTuple):
 class Results:
     """The results of a contest, so far.
 
+    Parameters
+    ----------
+    contest
+        Of the contenders.
+    metrics
+        Names of those to show; all by default.
+    choice
+        How users choose the metric that ranks, with ``{}`` for its name.
+
     Examples
     --------
     >>> import streamk
@@ -50,8 +59,10 @@ class Results:
     (2000, True)
     """
 
-    def __init__(self, contest: Contest, metrics: Sequence[str] | None = None) -> None:
-        self._contest = contest
+    def __init__(
+        self, contest: Contest, metrics: Sequence[str] | None = None, choice: str = 'metric="{}"'
+    ) -> None:
+        self._contest, self._choice = contest, choice
         self.task, self.interval = contest.task, contest.interval
         self.events, self.headline = contest.events, contest.headline
         known = self._standing(self.names[0]).curve.columns
@@ -293,7 +304,7 @@ class Results:
                 figures.append(f"{metric.title} ({ours:.3g}, {second} {theirs:.3g})")
         return (
             f"No clear winner on accuracy; {first} has the better {' and '.join(figures)}: "
-            f"{comparison.words()}; --metric log_loss ranks by it"
+            f"{comparison.words()}; {self._choice.format('log_loss')} ranks by it"
         )
 
     def metrics_of(self, name: str, metric: str) -> float:

@@ -149,7 +149,8 @@ def test_log_loss_contradicts_accuracy_where_a_class_is_rare():
     better = f"log loss ({log_loss[0]:.3g}, mean {log_loss[1]:.3g}) and AUC ({auc[0]:.3g}, mean {auc[1]:.3g})"
     assert results.verdict().startswith(f"No clear winner on accuracy; own has the better {better}: own is ")
     assert "own is better than mean by" in results.verdict()
-    assert results.verdict().endswith("; --metric log_loss ranks by it")
+    assert results.verdict().endswith('; metric="log_loss" ranks by it')
+    assert Results(contest, choice="--metric {}").verdict().endswith("; --metric log_loss ranks by it")
     ahead = Contest({"own": Scores("own"), "mean": Scores("mean")}, "classification")  # tied, it is the first
     ahead.take(xs, ys)
     assert Results(ahead).verdict() == results.verdict()
