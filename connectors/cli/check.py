@@ -132,7 +132,7 @@ def _checkpoints(settings: Settings, store: CheckpointStore) -> str:
     except ValueError as error:
         raise Failure(CHECKPOINT, f"{error}; a run would use the one before it") from None
     where = f"checkpoint {newest.number} in {store.directory}"
-    if newest.source != source:
+    if not settings.source.continues(newest.source, newest.partitions):
         raise Failure(CHECKPOINT, f"{where} belongs to {newest.source!r}, and the source is {source!r}")
     try:
         learner = restored(newest.parts, settings.learner.build())

@@ -13,7 +13,7 @@ operator that was restored to where it was before them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -45,6 +45,7 @@ class Raw(NamedTuple):
     key: bytes | None = None
     timestamp: int | None = None  # milliseconds since the epoch
     headers: Headers = ()
+    topic: str = ""
 
 
 def read_bound(text: str) -> int | datetime:
@@ -87,6 +88,8 @@ class Assigned(NamedTuple):
         none.
     number, partition_count
         Which partition it is, counted from 0, and how many there are.
+    added
+        Whether its topic, which a pattern names, came after the group had started to read others.
     """
 
     partition: str
@@ -96,6 +99,7 @@ class Assigned(NamedTuple):
     identity: str = ""
     number: int = 0
     partition_count: int = 1
+    added: bool = False
 
 
 @dataclass
@@ -125,6 +129,10 @@ class Source(Protocol):
     """
 
     name: str
+
+    def continues(self, source: str, partitions: Iterable[str]) -> bool:
+        """Return whether it has a part of what another source of this name, with these partitions, had."""
+        return source == self.name
 
     @property
     def decoder(self) -> Decoder | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
@@ -106,6 +107,19 @@ class SourceSection(Section):
     def name(self) -> str:
         """How checkpoints name it."""
         return self.place
+
+    @property
+    def several(self) -> bool:
+        """Whether it may be several topics."""
+        return False
+
+    def reads(self, place: str) -> bool:
+        """Return whether events are read from a place."""
+        return place == self.place
+
+    def continues(self, source: str, partitions: Iterable[str]) -> bool:
+        """Return whether it has a part of what another source of this name, with these partitions, had."""
+        return source == self.name
 
     @property
     def start_policy(self) -> StartPolicy:

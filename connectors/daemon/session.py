@@ -12,6 +12,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 
 from connectors.contract.errors import Failure, Interruption, UnreadableRecords
@@ -173,7 +174,9 @@ class Session:
         if not self._backend.admit(assigned, self._policy):
             return False  # the next poll brings it again
         saved = self._partitions.get(name)
-        start, metadata = find_start(model, assigned, saved, self._partition_count, self._policy)
+        start, metadata = find_start(
+            model, assigned, saved, partial(self._partition_count, assigned), self._policy
+        )
         position, emitted, owners = start
         others = [owner for owner in owners if owner.model != model]
         if saved is not None and any(saved.position < owner.until <= position for owner in others):
@@ -194,11 +197,20 @@ class Session:
         self._telemetry.ready = True
         return True
 
-    def _partition_count(self) -> int | None:
-        """Return how many partitions there were when the group started; 0 if that is lost, None if never."""
+    def _partition_count(self, assigned: Assigned) -> int | None:
+        """Return how many partitions a topic had when the group started to read it.
+
+        It is 0 if that is lost, or if the topic is new, and None if the group has not read it.
+        """
         committed = self._source.committed(self._source.partitions())
-        counts = [metadata_of(each).partition_count for each in committed.values()]
-        return max(filter(None, counts), default=0 if self._backend.has_state else None)
+        topic = assigned.partition.rpartition("-")[0]
+        counts = [
+            metadata_of(each).partition_count
+            for name, each in committed.items()
+            if name.rpartition("-")[0] == topic
+        ]
+        lost = assigned.added or (self._backend.has_state and len(counts) == len(committed))
+        return max(filter(None, counts), default=0 if lost else None)
 
     def _revoke(self, partitions: Sequence[str]) -> bool:
         """Store what was learned from partitions that go to others; return whether there is any."""

@@ -78,6 +78,10 @@ class RawRecord(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes]]:
         """Its headers."""
 
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+
 
 class Record(NamedTuple):
     """One event as read: its line, its fields, and its target, not yet interpreted."""
@@ -203,7 +207,8 @@ class EventFormat:
     labelled
         Whether logs skip records without a target.
     record
-        Fields that are no part of a record's value: its ``"key"``, ``"time"``, or ``"headers.NAME"``.
+        Fields that are no part of a record's value: its ``"key"``, ``"time"`` or ``"topic"``, or
+        ``"headers.NAME"``.
     """
 
     target: str | None = None
@@ -652,8 +657,8 @@ class Decoder:
         """Return the fields of a record that are no part of its value."""
         fields: Fields = {}
         for name, part in self.format.record.items():
-            if part == "time":
-                value: Place = raw.timestamp
+            if part in ("time", "topic"):
+                value: Place = raw.timestamp if part == "time" else raw.topic
             else:
                 data = raw.key if part == "key" else dict(raw.headers).get(part.partition(".")[2])
                 value = None if data is None else data.decode("utf-8", "replace")

@@ -29,7 +29,7 @@ from connectors.contract.errors import (
 )
 from connectors.contract.records import Raw
 from connectors.kafka.records import UnreadableBatchError
-from connectors.kafka.sections import OF_CLIENTS, Kafka
+from connectors.kafka.sections import OF_CLIENTS, Kafka, is_pattern, matching
 from streamk.arrays import Json
 
 REFUSALS = (
@@ -188,6 +188,11 @@ def partition_name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
+def topic_of(name: str) -> str:
+    """Return the topic of a partition, as ``clicks`` of ``clicks-3``."""
+    return name.rpartition("-")[0]
+
+
 def partition_number(name: str) -> int:
     """Return the number of a partition, as 3 of ``clicks-3``."""
     return int(name.rpartition("-")[2])
@@ -220,6 +225,16 @@ def refresh(consumer: KafkaConsumer) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(_AGAIN)
+
+
+def all_topics(consumer: KafkaConsumer) -> set[str]:
+    """Return the topics that are there now; what a consumer reads does not change."""
+    consumer._cluster.need_all_topic_metadata = True
+    try:
+        refresh(consumer)
+    finally:
+        consumer._cluster.need_all_topic_metadata = False
+    return set(consumer._cluster.topics())
 
 
 def options(kafka: Kafka) -> Options:
@@ -373,24 +388,39 @@ def topic_configs(
     }
 
 
-def require_topics(consumer: KafkaConsumer, topics: Mapping[str, str]) -> None:
-    """Raise Failure if a topic is not there; ``topics`` has settings and names."""
+def require_topics(
+    consumer: KafkaConsumer, topics: Mapping[str, str | Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return the topics that settings name, by a name, or by a list of names and patterns.
+
+    Raises
+    ------
+    Failure
+        If one is not there, or a pattern matches none.
+    """
     there = consumer.topics()  # without those that this client may not describe
-    for key, topic in topics.items():
-        if topic not in there:
+    named = {key: [names] if isinstance(names, str) else names for key, names in topics.items()}
+    for key, names in named.items():
+        if missing := [name for name in names if not matching([name], there)]:
+            wanted = (f"that matches {name!r}" if is_pattern(name) else repr(name) for name in missing)
             raise Failure(
                 USAGE,
-                f"{key}: there is no topic {topic!r} that this client may describe; create it, fix the name, "
-                "or allow DESCRIBE on it",
+                f"{key}: there is no topic {' and no topic '.join(wanted)} that this client may describe; "
+                "create it, fix the name, or allow DESCRIBE on it",
             )
+    return {key: matching(names, there) for key, names in named.items()}
 
 
-def partitions_of(consumer: KafkaConsumer, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
-    """Return the partitions of these numbers, all of a topic if None; raise Failure if one is not there."""
-    there = consumer.partitions_for_topic(topic)
-    if unknown := set(numbers or ()) - there:
-        raise Failure(USAGE, f"--partition: {topic} has no partition {min(unknown)}")
-    return [TopicPartition(topic, n) for n in sorted(numbers or there)]
+def partitions_of(
+    consumer: KafkaConsumer, topics: Sequence[str], numbers: Sequence[int] | None
+) -> list[TopicPartition]:
+    """Return the partitions of these numbers, all if None; raise Failure if no topic has one of them."""
+    there = [
+        TopicPartition(topic, n) for topic in topics for n in sorted(consumer.partitions_for_topic(topic))
+    ]
+    if unknown := set(numbers or ()) - {place.partition for place in there}:
+        raise Failure(USAGE, f"--partition: {', '.join(topics)} has no partition {min(unknown)}")
+    return [place for place in there if not numbers or place.partition in numbers]
 
 
 def records_between(
@@ -423,14 +453,15 @@ def records_between(
             raise Interruption(f"{partition_name(place)} brings no records after {at - 1}")
 
 
-def describe(topic: str, key: str, client_options: Options) -> tuple[list[str], str]:
-    """Return the names of a topic's partitions, in order, and its identity.
+def describe(topics: Sequence[str], key: str, client_options: Options) -> tuple[list[str], set[str]]:
+    """Return the names of the topics' partitions, in order, and the topics' identities.
 
-    ``key`` is the setting that names it, ``client_options`` what :func:`options` returned.
+    ``key`` is the setting that names them, ``client_options`` what :func:`options` returned.
     """
     with explained(key), contextlib.closing(KafkaConsumer(**client_options)) as consumer:
-        require_topics(consumer, {key: topic})
-        return [partition_name(p) for p in partitions_of(consumer, topic, None)], identify(consumer, topic)
+        there = require_topics(consumer, {key: topics})[key]
+        names = [partition_name(place) for place in partitions_of(consumer, there, None)]
+        return names, {identify(consumer, topic) for topic in there}
 
 
 def member_name(model: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
 
 from connectors.contract.errors import AWAY, USAGE, Failure, Interruption
 from connectors.contract.records import (
@@ -21,12 +21,12 @@ from connectors.contract.records import (
     Source,
 )
 from connectors.contract.sections import SinkSection
-from connectors.kafka.client import explained, options, require_topics
+from connectors.kafka.client import explained, options, partitions_of, require_topics
 from connectors.kafka.confluent_producer import load_library
 from connectors.kafka.dead_letters import dead_letters, retry
 from connectors.kafka.group import Group, GroupPositions, committed_positions
 from connectors.kafka.labels import TopicLabels
-from connectors.kafka.permissions import permissions, require_permissions
+from connectors.kafka.permissions import READ, Permission, permissions, require_permissions
 from connectors.kafka.sections import LabelTopic, PredictionTopic, TopicSinkSection, TopicSourceSection
 from connectors.kafka.sink import TopicSink, emit_from, require_alone
 from connectors.kafka.source import TopicSource
@@ -67,14 +67,14 @@ class KafkaConnector(Connector):
 
     @contextlib.contextmanager
     def open_log(self, settings: Settings, start: str | None, end: str | None, strict: bool) -> Iterator[Log]:
-        """Open a range of the topic as a log."""
+        """Open a range of the topics as a log."""
         with contextlib.closing(TopicRange(_source(settings).topic, settings.kafka, start, end)) as records:
             yield TopicLog(records, settings.decoder(), settings.events.target)
 
     def open_range(
         self, settings: Settings, start: str | None, end: str | None, partitions: Sequence[int] | None
     ) -> RecordRange:
-        """Open a range of the topic."""
+        """Open a range of the topics."""
         return TopicRange(_source(settings).topic, settings.kafka, start, end, partitions)
 
     def open_positions(self, settings: Settings, partitions: Sequence[int] | None) -> Positions:
@@ -99,7 +99,10 @@ class KafkaConnector(Connector):
         if settings.kafka.producer == "confluent-kafka":
             load_library()
             yield "kafka.producer: confluent-kafka is installed"
-        topics = {f"{key}.topic": section.place for key, section in sections.items()}
+        topics = {
+            f"{key}.topic": section.topic if isinstance(section, TopicSourceSection) else section.place
+            for key, section in sections.items()
+        }
         try:
             if settings.registry is not None and settings.parser is not None:
                 settings.registry.client.get("subjects")
@@ -110,19 +113,22 @@ class KafkaConnector(Connector):
             with explained("kafka"), contextlib.closing(KafkaConsumer(**client_options)) as consumer:
                 servers = settings.kafka.servers
                 yield f"kafka.servers: {', '.join(servers)} answer{'s' if len(servers) == 1 else ''}"
-                require_topics(consumer, topics)
+                there = require_topics(consumer, topics)
+                matched = [t for t in there.get("source.topic", ()) if t not in topics["source.topic"]]
+                require_permissions(
+                    client_options, [Permission("source.topic", "topic", topic, (READ,)) for topic in matched]
+                )
                 _require_alone(sections.get(PREDICTIONS), settings)
-                for key, topic in topics.items():
-                    numbers = sorted(consumer.partitions_for_topic(topic))
-                    ends = consumer.end_offsets([TopicPartition(topic, number) for number in numbers])
-                    records = sum(ends.values())
-                    count = f"{len(numbers)} partition{'' if len(numbers) == 1 else 's'}"
+                for key, topic in ((key, topic) for key, names in there.items() for topic in names):
+                    places = partitions_of(consumer, [topic], None)
+                    records = sum(consumer.end_offsets(places).values())
+                    count = f"{len(places)} partition{'' if len(places) == 1 else 's'}"
                     yield f"{key}: {topic} has {count}; ends add up to {records:,}"
         except Interruption as error:
             raise Failure(AWAY, str(error)) from None
 
     def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[MeasuredShard]:
-        """Return the partitions of the topic."""
+        """Return the partitions of the topics."""
         return topic_shards(settings, start, end)
 
     def dead_letters(self, section: SinkSection, settings: Settings) -> Iterator[DeadLetter]:
@@ -130,7 +136,7 @@ class KafkaConnector(Connector):
         return dead_letters(section.place, settings.kafka)
 
     def retry(self, section: SinkSection, settings: Settings, dry_run: bool) -> Retried:
-        """Send dead letters back to the source topic, each once."""
+        """Send dead letters back to their topics, each once."""
         if not isinstance(section, TopicSinkSection):
             raise Failure(
                 USAGE,

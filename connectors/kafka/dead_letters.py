@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecordsBuilder
@@ -181,7 +182,7 @@ def original(record: Raw, dead_letter: DeadLetter) -> Letter:
 
 def dead_letters(topic: str, kafka: Kafka) -> Iterator[DeadLetter]:
     """Yield the dead letters of a topic, in the order of time."""
-    with contextlib.closing(TopicRange(topic, kafka, setting=_KEY)) as records:
+    with contextlib.closing(TopicRange([topic], kafka, setting=_KEY)) as records:
         for _, raw in records:
             dead_letter = read(raw)
             if dead_letter is not None:
@@ -208,53 +209,56 @@ def retry(source: TopicSourceSection, topic: str, kafka: Kafka, dry_run: bool = 
         If no broker answers.
     """
     group = f"{source.group}-dead-letters"
-    limit = topic_limits(options(kafka), [source.topic])[source.topic]
     counts: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
-        records = stack.enter_context(contextlib.closing(TopicRange(topic, kafka, setting=_KEY)))
-        sources = stack.enter_context(contextlib.closing(TopicRange(source.topic, kafka))).bounds
+        records = stack.enter_context(contextlib.closing(TopicRange([topic], kafka, setting=_KEY)))
+        sources = stack.enter_context(contextlib.closing(TopicRange(source.topic, kafka)))
+        limits = topic_limits(options(kafka), sources.identities)
         # before the position is read: from now on, no other process moves it
         writer = None
         if not dry_run:
             writer = TransactionalWriter(kafka, f"streamk-{group}", _KEY)
             stack.callback(writer.close)
-        reader = TopicSourceSection(kind="topic", topic=topic, group=group)
+        reader = TopicSourceSection(kind="topic", topic=[topic], group=group)
         places = stack.enter_context(contextlib.closing(GroupPositions(reader, kafka, None)))
         committed = {name: places.committed(name) for name in places.partitions()}
         known = {name: at for name, at in committed.items() if at is not None}
         records.skip({partition_number(name): at.position for name, at in known.items()})
         positions = dict(known)  # committed again, since brokers forget what is old
-        messages: list[Message] = []
+        messages: dict[str, list[Message]] = defaultdict(list)
         size = 0
 
         def commit() -> None:
             if writer is not None and positions:
-                writer.write(source.topic, messages, places.offsets(positions), group)
+                writer.write(messages, places.offsets(positions), group)
             messages.clear()
 
         for name, raw in records:
-            message, what = _message(raw, source.topic, set(sources), limit)
+            to, message, what = _message(raw, limits, sources.bounds)
             counts[what] += 1
             if message is not None:
-                messages.append(message)
+                messages[to].append(message)
                 size += len(raw.value or b"")
             positions[name] = Committed(raw.offset + 1, "")
-            if len(messages) >= _MOST or size >= _BYTES:
+            if sum(map(len, messages.values())) >= _MOST or size >= _BYTES:
                 commit()
                 size = 0
         commit()
     return Retried(counts, group, bool(known))
 
 
-def _message(raw: Raw, topic: str, partitions: set[int], limit: TopicLimit) -> tuple[Message | None, str]:
-    """Return what to send for a dead letter, and what becomes of it."""
+def _message(
+    raw: Raw, limits: Mapping[str, TopicLimit], there: Collection[TopicPartition]
+) -> tuple[str, Message | None, str]:
+    """Return the topic of a dead letter, what to send there, and what becomes of it."""
     dead_letter = read(raw)
-    name, _, number = ("", "", "") if dead_letter is None else dead_letter.partition.rpartition("-")
-    if dead_letter is None or name != topic or not number.isdecimal():
-        return None, OTHER
+    topic, _, number = ("", "", "") if dead_letter is None else dead_letter.partition.rpartition("-")
+    if dead_letter is None or topic not in limits or not number.isdecimal():
+        return topic, None, OTHER
     if dead_letter.truncated:
-        return None, TRUNCATED
+        return topic, None, TRUNCATED
     key, value, headers = original(raw, dead_letter)
-    if not limit.takes(key, value, headers):
-        return None, TOO_LARGE
-    return Message(key, value, headers, int(number) if int(number) in partitions else None), SENT
+    if not limits[topic].takes(key, value, headers):
+        return topic, None, TOO_LARGE
+    partition = int(number) if TopicPartition(topic, int(number)) in there else None
+    return topic, Message(key, value, headers, partition), SENT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 
@@ -74,8 +74,8 @@ class Group:
                     "source.group of its own for this model",
                 )
 
-    def assigned_count(self, topic: str) -> int | None:
-        """Return how many partitions of a topic the members have, None if the group is rebalancing."""
+    def assigned_count(self, topics: Collection[str]) -> int | None:
+        """Return how many partitions of topics the members have, None if the group is rebalancing."""
         group = self._describe()
         if group["group_state"] != "Stable":
             return None
@@ -83,7 +83,7 @@ class Group:
             len(entry["partitions"])
             for member in group["members"]
             for entry in (member["member_assignment"] or {}).get("assigned_partitions", ())
-            if entry["topic"] == topic
+            if entry["topic"] in topics
         )
 
     def require_identity(self, mine: str) -> None:
@@ -116,7 +116,7 @@ def committed_positions(
     Raises
     ------
     Failure
-        If the topic is not there.
+        If a topic is not there.
     Interruption
         If no broker answers.
     """
@@ -125,8 +125,8 @@ def committed_positions(
         explained("source.group"),
         closing(KafkaConsumer(**client_options, group_id=source.group, **READING)) as consumer,
     ):
-        require_topics(consumer, {"source.topic": source.topic})
-        places = partitions_of(consumer, source.topic, None)
+        topics = require_topics(consumer, {"source.topic": source.topic})["source.topic"]
+        places = partitions_of(consumer, topics, None)
         return client_options, {partition_name(place): _committed(consumer, place) for place in places}
 
 
@@ -136,21 +136,21 @@ def _committed(consumer: KafkaConsumer, place: TopicPartition) -> Committed | No
 
 
 class GroupPositions(Positions):
-    """What a group has committed for a topic.
+    """What a group has committed for the topics of a source.
 
     Parameters
     ----------
     source, kafka
         Settings.
     numbers
-        Of the partitions; all of them if None.
+        Of the partitions of each topic; all of them if None.
     labels
         The topic of the events' labels, empty if there is none.
 
     Raises
     ------
     Failure
-        If the topic or a partition is not there, or the group has members.
+        If a topic or a partition is not there, or the group has members.
     Interruption
         If no broker answers.
     """
@@ -169,13 +169,13 @@ class GroupPositions(Positions):
         with explained("kafka"):
             self._consumer = KafkaConsumer(**client_options, group_id=source.group, **READING)
         try:
-            topics = {"source.topic": source.topic} | ({"labels.topic": labels} if labels else {})
+            topics = {"source.topic": source.topic} | ({"labels.topic": [labels]} if labels else {})
             with explained(" or ".join(topics)):
-                require_topics(self._consumer, topics)
+                there = require_topics(self._consumer, topics)
                 places = [
                     place
-                    for topic in topics.values()
-                    for place in partitions_of(self._consumer, topic, numbers)
+                    for names in there.values()
+                    for place in partitions_of(self._consumer, names, numbers)
                 ]
                 self._places = {partition_name(place): place for place in places}
                 self._first = self._consumer.beginning_offsets(places, _MS)

@@ -51,7 +51,7 @@ class TopicLabels(LabelReader):
         try:
             with explained(_KEY):
                 require_topics(self._consumer, {_KEY: topic})
-                self._numbers = [place.partition for place in partitions_of(self._consumer, topic, None)]
+                self._numbers = [place.partition for place in partitions_of(self._consumer, [topic], None)]
                 self._identity = identify(self._consumer, topic)
         except BaseException:
             self.close()

@@ -22,7 +22,7 @@ from kafka.protocol.producer import EndTxnRequest
 
 from connectors.contract.errors import DENIED, Failure
 from connectors.kafka.client import PATIENCE, Options, administrator, explained, member_name
-from connectors.kafka.sections import LabelTopic, TopicSinkSection, TopicSourceSection
+from connectors.kafka.sections import LabelTopic, TopicSinkSection, TopicSourceSection, is_pattern
 from connectors.kafka.sink import place_of_log
 from connectors.settings.tables import Settings
 
@@ -165,7 +165,9 @@ def permissions(settings: Settings, model: str | None) -> Iterator[Permission]:
     """
     source = settings.source
     if isinstance(source, TopicSourceSection):
-        yield Permission("source.topic", "topic", source.topic, (READ,))
+        for topic in source.topic:
+            if not is_pattern(topic):
+                yield Permission("source.topic", "topic", topic, (READ,))
         yield Permission("source.group", "group", source.group, (READ,))
     if isinstance(settings.labels, LabelTopic):
         yield Permission("labels.topic", "topic", settings.labels.topic, (READ,))

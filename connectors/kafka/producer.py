@@ -620,9 +620,9 @@ class TransactionalWriter:
             self._transactions = Transactions(lambda: StandardProducer(client_options, name))
 
     def write(
-        self, topic: str, messages: Sequence[Message], offsets: Offsets | None = None, group: str = ""
+        self, messages: Mapping[str, Sequence[Message]], offsets: Offsets | None = None, group: str = ""
     ) -> None:
-        """Write messages and positions, all or none.
+        """Write messages, by topic, and positions, all or none.
 
         Raises
         ------
@@ -633,8 +633,9 @@ class TransactionalWriter:
         with explained(self._what):
             try:
                 self._transactions.begin()
-                for key, value, headers, partition in messages:
-                    producer.send(topic, value, key, headers, partition)
+                for topic, several in messages.items():
+                    for key, value, headers, partition in several:
+                        producer.send(topic, value, key, headers, partition)
                 self._transactions.commit(offsets or {}, group)
             except BaseException as error:
                 self._transactions.abort()

@@ -54,13 +54,15 @@ class Unpacked(NamedTuple):
     sizes: NDArray[np.int64]
 
 
-def unpack(batch: DefaultRecordBatch) -> Unpacked | None:
-    """Return the records of a batch; None if the library must read it.
+def unpack(batch: DefaultRecordBatch, topic: str = "") -> Unpacked | None:
+    """Return the records of a batch of a topic; None if the library must read it.
 
     Parameters
     ----------
     batch
         A ``DefaultRecordBatch`` of which nothing has been read.
+    topic
+        Its topic.
 
     Raises
     ------
@@ -87,6 +89,7 @@ def unpack(batch: DefaultRecordBatch) -> Unpacked | None:
         _slices(body, key_begins, key_ends, keys) if keys else repeat(None),
         repeat(batch.max_timestamp) if batch.timestamp_type == _LOG_APPEND_TIME else times,
         _headers(body, view, parts[_HEADERS], parts[_HEADER_COUNT], headers) if headers else repeat(()),
+        repeat(topic),
     )
     return Unpacked(list(map(_raw, zip(*columns))), parts[_SIZES])  # noqa: B905 (those repeated have no end)
 
@@ -373,7 +376,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     def _unpack(self, batch: DefaultRecordBatch) -> None:
         """Have the records of a batch ready."""
         untouched = batch._buffer
-        unpacked = unpack(batch)
+        unpacked = unpack(batch, self.topic_partition.topic)
         if unpacked is None:
             self._hand_over(DefaultRecordBatch(untouched))
             return

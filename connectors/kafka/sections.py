@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -25,6 +27,24 @@ OF_CLIENTS = (
 OF_THE_SOURCE = (
     "client_rack", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_bytes", "max_partition_fetch_bytes",
 )  # fmt: skip
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name in the settings is a regular expression: no name of a topic has a ``^``."""
+    return name.startswith("^")
+
+
+def matching(names: Iterable[str], there: Iterable[str]) -> list[str]:
+    """Return, sorted, those topics that names or patterns mean.
+
+    >>> matching(["orders", "^pay.*s$"], ["payments", "orders", "orders-2", "pay"])
+    ['orders', 'payments']
+    """
+    topics = set(there)
+    patterns = [re.compile(name) for name in names if is_pattern(name)]
+    return sorted(
+        topics.intersection(names) | {topic for topic in topics if any(p.search(topic) for p in patterns)}
+    )
 
 
 class Kafka(Section):
@@ -117,12 +137,15 @@ class Kafka(Section):
 
 
 class TopicSourceSection(SourceSection):
-    """Events from a topic."""
+    """Events from topics."""
 
     has_record_headers: ClassVar[bool] = True
     partitioned: ClassVar[bool] = True
     kind: Literal["topic"]
-    topic: str = Field(min_length=1, description="its name")
+    topic: list[str] = Field(
+        min_length=1,
+        description="its name; or a list of names and patterns: regular expressions that begin with ^",
+    )
     group: str = Field(
         min_length=1, description="consumer group of this model alone; its daemons share the partitions"
     )
@@ -139,10 +162,41 @@ class TopicSourceSection(SourceSection):
         description="whether a model without events may continue where others of the group stopped",
     )
 
+    @field_validator("topic", mode="before")
+    @classmethod
+    def _names(cls, value: object) -> object:
+        return [value] if isinstance(value, str) and is_pattern(value) else split_names(value)
+
+    @field_validator("topic", mode="after")
+    @classmethod
+    def _patterns(cls, names: list[str]) -> list[str]:
+        if not all(names):
+            raise ValueError("a name should have at least 1 character")
+        for name in filter(is_pattern, names):
+            try:
+                re.compile(name)
+            except re.error as error:
+                raise ValueError(f"{name!r} is no regular expression: {error}") from None
+        return list(dict.fromkeys(names))
+
     @property
     def place(self) -> str:
-        """The topic."""
-        return self.topic
+        """The topics, as the settings name them."""
+        return ", ".join(self.topic)
+
+    @property
+    def several(self) -> bool:
+        """Whether there may be several topics."""
+        return len(self.topic) > 1 or is_pattern(self.topic[0])
+
+    def reads(self, place: str) -> bool:
+        """Return whether a topic is one of these."""
+        return bool(matching(self.topic, [place]))
+
+    def continues(self, source: str, partitions: Iterable[str]) -> bool:
+        """Return whether one of the topics is named, or one of the partitions is of one."""
+        before = {*source.split(", "), *(name.rpartition("-")[0] for name in partitions)}
+        return any(name in self.topic or self.reads(name) for name in before)
 
     @property
     def start_policy(self) -> StartPolicy:

@@ -243,7 +243,7 @@ def require_alone(topic: str, group: str, client_options: Options) -> None:
     """
     try:
         with explained(_SETTING), contextlib.closing(KafkaConsumer(**client_options, **READING)) as consumer:
-            for place in partitions_of(consumer, topic, None):
+            for place in partitions_of(consumer, [topic], None):
                 consumer.assign([place])
                 first, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
                 start = max(first, end - _LAST)

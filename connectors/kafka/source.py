@@ -1,4 +1,4 @@
-"""A topic as a source of records, shared with the other members of a group.
+"""Topics as a source of records, shared with the other members of a group.
 
 The group's coordinator assigns and revokes partitions. An assigned partition is paused until the run decides
 where to start. Before a revoked one goes to another process, a poll returns it, and the run has until the
@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -24,19 +24,22 @@ from connectors.contract.records import MOST, Assigned, Committed, Polled, Raw, 
 from connectors.kafka.client import (
     PATIENCE,
     READING,
+    all_topics,
     explained,
     identify,
     member_name,
     options,
     partition_name,
     partition_number,
+    partitions_of,
     refresh,
     require_topics,
+    topic_of,
 )
 from connectors.kafka.coordination import keep_joining, keep_joins, keep_refreshing
 from connectors.kafka.group import Group
 from connectors.kafka.records import unpack_quickly
-from connectors.kafka.sections import OF_THE_SOURCE, Kafka, TopicSourceSection
+from connectors.kafka.sections import OF_THE_SOURCE, Kafka, TopicSourceSection, is_pattern, matching
 
 
 class RevokedError(Exception):
@@ -139,7 +142,9 @@ def _readable(topic: str) -> Iterator[None]:
 
 
 class TopicSource(Source):
-    """The records of those partitions of a topic that the group gives to this process.
+    """The records of those partitions of its topics that the group gives to this process.
+
+    A topic that comes later and that a pattern matches is read, too, until the source is closed.
 
     Parameters
     ----------
@@ -151,19 +156,21 @@ class TopicSource(Source):
     Raises
     ------
     Failure
-        If the topic is not there, or the broker refuses this client.
+        If a topic is not there, or the broker refuses this client.
     Interruption
         If no broker answers.
     """
 
     def __init__(self, source: TopicSourceSection, kafka: Kafka, member: str) -> None:
-        self.name, member = source.topic, member_name(member)
+        self.name, self._section, member = source.name, source, member_name(member)
+        self._topics, self._looked_at = list[str](), time.monotonic()
+        self._grows = any(map(is_pattern, source.topic))
         client_options = options(kafka)
         self._group = Group(client_options, source.group, member)
         self._listener, self._assignor = Listener(), Assignor()
         self._unstarted: set[TopicPartition] = set()
         self._polled: dict[TopicPartition, int] = {}  # positions after the last poll
-        self._identity = ""
+        self._identities: dict[str, str] = {}  # of the topics that are read
         self._silent_since: float | None = None  # since when brokers do not say where partitions end
         self._orphaned = 0  # times in a row that partitions had no owner
         session = int(kafka.session_seconds * 1000)
@@ -186,12 +193,37 @@ class TopicSource(Source):
         self._listener.consumer = self._assignor.consumer = self._consumer
         try:
             with explained("source.topic"):
-                # in this order: if the partitions become known after the first join, there is a second
-                self._consumer.subscribe([self.name], listener=self._listener)
-                require_topics(self._consumer, {"source.topic": self.name})
+                self._topics = require_topics(self._consumer, {"source.topic": source.topic})["source.topic"]
+                self._subscribe()
+                # before the first join: if the partitions become known after it, there is a second
+                refresh(self._consumer)
+                self._read = self._read_before() if self._grows else set(self._topics)
         except BaseException:
             self._consumer.close(timeout_ms=1000)
             raise
+
+    def continues(self, source: str, partitions: Iterable[str]) -> bool:
+        """Return whether it has a topic of what another source of this name, with these partitions, had."""
+        return self._section.continues(source, partitions)
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(self._topics, listener=self._listener)
+
+    def _read_before(self) -> set[str]:
+        """Return the topics that are named or that the group has read; all if it has read none."""
+        read = {topic_of(name) for name in self.committed(self.partitions())}
+        return read | set(self._section.topic) if read else set(self._topics)
+
+    def _look_for_topics(self) -> None:
+        """Read also those topics that have come since, and that a pattern matches."""
+        now = time.monotonic()
+        if self._grows and now - self._looked_at >= _METADATA / 1000:
+            self._looked_at = now
+            there = matching(self._section.topic, all_topics(self._consumer))
+            if new := sorted(set(there) - set(self._topics)):
+                log.info("source.topic: there are new topics: %s", ", ".join(new))
+                self._topics = sorted({*self._topics, *new})
+                self._subscribe()
 
     def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Return the next records, assigned partitions that have not been started, and revoked ones.
@@ -199,8 +231,7 @@ class TopicSource(Source):
         Raises
         ------
         Interruption
-            If the group has assigned everything to others, the topic was recreated, or records cannot be
-            read.
+            If the group has assigned everything to others, a topic was recreated, or records cannot be read.
         """
         polled: Mapping[TopicPartition, Sequence[Raw]] = {}
         keep_refreshing(self._consumer)
@@ -233,9 +264,10 @@ class TopicSource(Source):
             raise Interruption(_REASSIGNED)
 
     def _require_same(self) -> None:
-        """Raise Interruption if the topic is another one than what has been read."""
-        if self._polled and identify(self._consumer, self.name) != self._identity:
-            raise Interruption(f"the topic {self.name} was recreated")
+        """Raise Interruption if a topic is another one than what has been read."""
+        for topic in {place.topic for place in self._polled}:
+            if identify(self._consumer, topic) != self._identities[topic]:
+                raise Interruption(f"the topic {topic} was recreated")
 
     def _batches(self, polled: Mapping[TopicPartition, Sequence[Raw]]) -> dict[str, RawBatch]:
         """Return what was polled, with the consumer's positions: it has also passed what is no record."""
@@ -259,20 +291,23 @@ class TopicSource(Source):
         names = [partition_name(p) for p in ordered]
         committed = self.committed(names)
         self._require_same()
-        self._identity = identity = identify(self._consumer, self.name)
-        siblings = len(self.partitions())
+        topics = {place.topic for place in ordered}
+        self._identities |= {topic: identify(self._consumer, topic) for topic in topics}
         return [
-            Assigned(name, committed.get(name), first[p], end[p], identity, p.partition, siblings)
+            Assigned(
+                name, committed.get(name), first[p], end[p], self._identities[p.topic], p.partition,
+                len(partitions_of(self._consumer, [p.topic], None)), p.topic not in self._read,
+            )
             for name, p in zip(names, ordered, strict=True)
-        ]
+        ]  # fmt: skip
 
     def partitions(self) -> list[str]:
-        """Return the names of all partitions of the topic."""
-        return [f"{self.name}-{n}" for n in sorted(self._consumer.partitions_for_topic(self.name) or ())]
+        """Return the names of all partitions of the topics."""
+        return [partition_name(place) for place in partitions_of(self._consumer, self._topics, None)]
 
     def _partition(self, name: str) -> TopicPartition:
-        """Return a partition of the topic, or of that of labels: the group has positions for both."""
-        return TopicPartition(name.rpartition("-")[0], partition_number(name))
+        """Return a partition of a topic, or of that of labels: the group has positions for both."""
+        return TopicPartition(topic_of(name), partition_number(name))
 
     def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
         """Return what the group has committed, transactions that are still open waited for."""
@@ -333,14 +368,14 @@ class TopicSource(Source):
     def _require_owners(self, mine: int) -> None:
         """Leave the group if it has forgotten partitions, so that it assigns all of them again.
 
-        A member that returns under its name gets what it had, which is nothing if the topic was not there,
+        A member that returns under its name gets what it had, which is nothing if a topic was not there,
         and no member would notice that it is there again.
         """
         there = len(self.partitions())
         if mine >= there or self._consumer.group_metadata().state is not MemberState.STABLE:
             self._orphaned = 0
             return
-        assigned = self._group.assigned_count(self.name)
+        assigned = self._group.assigned_count(self._topics)
         self._orphaned = self._orphaned + 1 if assigned is not None and assigned < there else 0
         if self._orphaned > 1:
             self._group.leave()
@@ -351,7 +386,7 @@ class TopicSource(Source):
         self._group.require_identity(self._consumer.group_metadata().member_id)
 
     def require_daemons(self) -> None:
-        """Raise Failure if a member of the group is no daemon: it would get a part of the topic."""
+        """Raise Failure if a member of the group is no daemon: it would get a part of the topics."""
         self._group.require_daemons()
 
     def alone(self) -> bool:
@@ -376,6 +411,7 @@ class TopicSource(Source):
         with explained("source.topic"):
             try:
                 offsets = self._ends_of(partitions)
+                self._look_for_topics()
             except kafka_errors.KafkaError as error:
                 now = time.monotonic()
                 self._silent_since = since = self._silent_since or now
@@ -416,7 +452,7 @@ class TopicSource(Source):
         return hidden
 
     def confirm(self) -> None:
-        """Ask for the topic's identity once more; raise Interruption if it was recreated.
+        """Ask for the topics' identities once more; raise Interruption if one was recreated.
 
         The client may read a recreated topic for a while before it notices.
         """

@@ -1,4 +1,4 @@
-"""A part of a topic, by offset or time, read without joining a group, as one log or in shards.
+"""A part of topics, by offset or time, read without joining a group, as one log or in shards.
 
 A range is read once and in order: records come in the order of their times, those of one partition in the
 order of their offsets; a partition that is far ahead of the others is paused. A shard is one partition, from
@@ -34,7 +34,7 @@ from connectors.kafka.client import (
     require_topics,
 )
 from connectors.kafka.records import unpack_quickly
-from connectors.kafka.sections import Kafka
+from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.settings.tables import Settings
 from streamk.distributed import Chunk
 
@@ -70,49 +70,49 @@ def lone_consumer(kafka: Kafka, wait: int = 500) -> KafkaConsumer:
 
 
 class TopicRange:
-    """Records of a topic between two bounds.
+    """Records of topics between two bounds.
 
     Parameters
     ----------
-    topic, kafka
-        The topic, and how to reach it.
+    topics, kafka
+        Names and patterns, and how to reach the topics.
     start, end
         An offset, which counts in every partition, or a time in ISO 8601 (UTC unless it says otherwise): the
         first record that belongs, and the first that does not. None means all there are now.
     partitions
-        Numbers of partitions; None means all.
+        Numbers of partitions of each topic; None means all.
     setting
-        What names the topic, for messages.
+        What names the topics, for messages.
 
     Raises
     ------
     Failure
-        If a bound cannot be read, or the topic or a partition is not there.
+        If a bound cannot be read, or a topic or a partition is not there.
     Interruption
         If no broker answers.
     """
 
     def __init__(
         self,
-        topic: str,
+        topics: Sequence[str],
         kafka: Kafka,
         start: str | None = None,
         end: str | None = None,
         partitions: Sequence[int] | None = None,
         setting: str = "source.topic",
     ) -> None:
-        self.topic, self._setting = topic, setting
+        self.name, self._setting = ", ".join(topics), setting
         bounds = _bound("--from", start), _bound("--to", end)
         self._consumer = lone_consumer(kafka)
         try:
             with explained(setting):
-                require_topics(self._consumer, {setting: topic})
-                places = partitions_of(self._consumer, topic, partitions)
+                there = require_topics(self._consumer, {setting: topics})[setting]
+                places = partitions_of(self._consumer, there, partitions)
                 first = self._consumer.beginning_offsets(places, _MS)
                 last = self._consumer.end_offsets(places, _MS)
                 begin = self._offsets(places, bounds[0], first, last, first)
                 stop = self._offsets(places, bounds[1], first, last, last)
-                self.identity = identify(self._consumer, topic)
+                self.identities = {topic: identify(self._consumer, topic) for topic in there}
         except BaseException:
             self.close()
             raise
@@ -127,9 +127,9 @@ class TopicRange:
         self.size = sum(self._ends.values()) - sum(self._begins.values())
 
     @property
-    def bounds(self) -> dict[int, tuple[int, int]]:
-        """The first offset of each partition by its number, and the one after the last."""
-        return {place.partition: (self._begins[place], end) for place, end in self._ends.items()}
+    def bounds(self) -> dict[TopicPartition, tuple[int, int]]:
+        """The first offset of each partition, and the one after the last."""
+        return {place: (self._begins[place], end) for place, end in self._ends.items()}
 
     def _offsets(
         self, places: Sequence[TopicPartition], bound: int | datetime | None,
@@ -180,7 +180,7 @@ class TopicRange:
                     self._consumer.pause(place)
             if polled or sum(self._consumer.position(p) for p in waiting) > before:
                 return
-        raise Interruption(f"{self.topic} brings no records any more")
+        raise Interruption(f"{self.name} brings no records any more")
 
     def close(self) -> None:
         """Close the connections."""
@@ -212,7 +212,7 @@ class TopicLog(Log):
     done: int = 0
 
     def __init__(self, records: TopicRange, decoder: Decoder, target: str) -> None:
-        self.name, self.target, self.size = f"topic {records.topic}", target, records.size
+        self.name, self.target, self.size = f"topic {records.name}", target, records.size
         self._records, self._decode, self.format = records, decoder, decoder.format
         self._places: deque[tuple[int, str]] = deque(maxlen=_PLACES)
         self.done, self.broken, self.misfits = 0, Broken(), decoder.misfits
@@ -242,7 +242,7 @@ class TopicLog(Log):
 
 @dataclass(frozen=True)
 class TopicShard:
-    """A partition of a topic of settings, between two offsets; a position is an offset.
+    """A partition of one of the topics of settings, between two offsets; a position is an offset.
 
     Records are decoded as the daemon does. Those without a target are skipped; so are those that cannot be
     decoded or that the learner refuses, if the settings have dead letters, and tombstones, if they are to be
@@ -252,8 +252,8 @@ class TopicShard:
     ----------
     settings
         Whose source is a topic.
-    partition
-        Its number.
+    place
+        The topic and the number.
     begins, ends
         The first offset, and the one after the last.
     identity
@@ -261,24 +261,15 @@ class TopicShard:
     """
 
     settings: Settings
-    partition: int
+    place: TopicPartition
     begins: int
     ends: int
     identity: str
 
     @property
-    def topic(self) -> str:
-        """The topic's name."""
-        return self.settings.source.place
-
-    @property
     def name(self) -> str:
         """The partition, its offsets, and which topic of that name it is."""
-        return f"{partition_name(self._place)}[{self.begins}:{self.ends}] of {self.identity}"
-
-    @property
-    def _place(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
+        return f"{partition_name(self.place)}[{self.begins}:{self.ends}] of {self.identity}"
 
     def read(self, position: int | None, count: int) -> Chunk:
         """Return at most ``count`` events from an offset on.
@@ -331,23 +322,23 @@ class TopicShard:
         return None if event.target is None else event
 
     def _places(self) -> _ShardPlaces:
-        return _ShardPlaces(partition_name(self._place), self.settings.events.target)
+        return _ShardPlaces(partition_name(self.place), self.settings.events.target)
 
     def _records(self, start: int) -> Iterator[tuple[Raw | None, int]]:
         """Yield each record and the offset after it, and at the end None and the offset where that is."""
         if start < self.ends:
             with self._consumer(start) as consumer:
-                yield from records_between(consumer, self._place, start, self.ends, "source.topic")
+                yield from records_between(consumer, self.place, start, self.ends, "source.topic")
 
     @contextlib.contextmanager
     def _consumer(self, start: int) -> Iterator[KafkaConsumer]:
         """Open a consumer at an offset that is still there."""
         with contextlib.closing(lone_consumer(self.settings.kafka)) as consumer:
             with explained("source.topic"):
-                consumer.partitions_for_topic(self.topic)
-                consumer.assign([self._place])
-                first = consumer.beginning_offsets([self._place], _MS)[self._place]
-                identity = identify(consumer, self.topic)
+                consumer.partitions_for_topic(self.place.topic)
+                consumer.assign([self.place])
+                first = consumer.beginning_offsets([self.place], _MS)[self.place]
+                identity = identify(consumer, self.place.topic)
             if identity != self.identity:
                 raise ValueError(f"the topic was deleted and recreated ({identity}, not {self.identity})")
             if first > start:
@@ -371,14 +362,18 @@ class _ShardPlaces:
 
 
 def topic_shards(settings: Settings, start: str | None, end: str | None) -> list[TopicShard]:
-    """Return the partitions of the topic of settings, between two bounds as those of a replay.
+    """Return the partitions of the topics of settings, between two bounds as those of a replay.
 
     Raises
     ------
     Failure
-        If a bound cannot be read, or the topic is not there.
+        If a bound cannot be read, or a topic is not there.
     Interruption
         If no broker answers.
     """
-    with contextlib.closing(TopicRange(settings.source.place, settings.kafka, start, end)) as records:
-        return [TopicShard(settings, n, a, b, records.identity) for n, (a, b) in records.bounds.items()]
+    topics = TopicSourceSection.of(settings.source).topic
+    with contextlib.closing(TopicRange(topics, settings.kafka, start, end)) as records:
+        return [
+            TopicShard(settings, place, *bounds, records.identities[place.topic])
+            for place, bounds in records.bounds.items()
+        ]

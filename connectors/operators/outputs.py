@@ -215,7 +215,7 @@ def _bodies(partition: str, batch: DecodedBatch, top: int) -> list[bytes]:
         form, columns = _with_labels(targets, predictions, labels, codes)
     else:
         return [_single(partition, batch, k, top) for k in range(len(records))]
-    _, _, keys, times, _ = zip(*records, strict=True)
+    _, _, keys, times, *_ = zip(*records, strict=True)
     begin = f'{{"partition":{_escaped(partition)},"offset":%d'
     before: _Columns = [[raw.offset for raw in records]]
     if any(key is not None for key in keys):

@@ -7,7 +7,7 @@ when or by which process a model was merged; the same version is the same model,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -52,14 +52,14 @@ def write(version: Mapping[str, Place]) -> dict[str, list[int | str]]:
     return {name: list(version[name]) for name in sorted(version)}
 
 
-def goes_back(version: Version, before: Version, identity: str) -> str:
+def goes_back(version: Version, before: Version, identities: Collection[str]) -> str:
     """Return what a version has learned less of than the one before, as a sentence; empty if nothing.
 
-    What was learned of a topic that was recreated since does not count: ``identity`` is the present one's.
+    What was learned of a topic that was recreated since does not count: ``identities`` are those of now.
 
-    >>> goes_back({"clicks-0": Place(400, "t1")}, {"clicks-0": Place(500, "t1")}, "t1")
+    >>> goes_back({"clicks-0": Place(400, "t1")}, {"clicks-0": Place(500, "t1")}, {"t1"})
     'clicks-0 is known up to 400, and was up to 500'
-    >>> goes_back({"clicks-0": Place(400, "t2")}, {"clicks-0": Place(500, "t1")}, "t2")
+    >>> goes_back({"clicks-0": Place(400, "t2")}, {"clicks-0": Place(500, "t1")}, {"t2"})
     ''
     """
     for name, place in sorted(before.items()):
@@ -67,7 +67,7 @@ def goes_back(version: Version, before: Version, identity: str) -> str:
         if now is not None and same_identity(now.identity, place.identity):
             if now.position < place.position:
                 return f"{name} is known up to {now.position}, and was up to {place.position}"
-        elif same_identity(place.identity, identity):
+        elif any(same_identity(place.identity, identity) for identity in identities):
             return f"{name} is not known, and was up to {place.position}"
     return ""
 

@@ -147,7 +147,7 @@ def of_checkpoint(settings: Settings, learns: bool = False) -> Merged:
     if checkpoint is None:
         raise NoModelYetError(f"checkpoints.directory: {store.directory} holds no checkpoint yet")
     where = f"checkpoint {checkpoint.number} in {store.directory}"
-    if checkpoint.source != settings.source.name:
+    if not settings.source.continues(checkpoint.source, checkpoint.partitions):
         named = f"{checkpoint.source!r}, and the source is {settings.source.name!r}"
         raise Failure(CHECKPOINT, f"{where} belongs to {named}")
     try:
@@ -223,7 +223,8 @@ def target_of(
         raise Failure(USAGE, "learner.follow: these settings learn no model; publish that of others")
     if to is None and path is None:
         raise Failure(USAGE, "say where to publish: --to TOPIC, -o FILE, or both")
-    if to in [section.place for section in settings.sections.values() if section.kind == "topic"]:
+    places = [section.place for section in settings.sections.values() if section.kind == "topic"]
+    if to is not None and (to in places or settings.source.reads(to)):
         raise Failure(USAGE, f"--to {to}: the settings use this topic otherwise; name one of its own")
     source = settings.source
     return Destination(
@@ -257,16 +258,16 @@ def publish(settings: Settings, target: Destination) -> Publication:
             before[str(target.path)] = _about(target.path)
         if settings.snapshots is None:
             combined = of_checkpoint(settings, target.learns)
-            identity = next((place.identity for place in combined.version.values()), "")
+            identities = {place.identity for place in combined.version.values()}
         else:
-            combined, identity = _of_snapshots(settings, settings.snapshots.topic, target.learns)
+            combined, identities = _of_snapshots(settings, settings.snapshots.topic, target.learns)
         if not combined.about["events"]:
             raise NoModelYetError(f"{settings.source.name}: nothing has been learned yet")
-        _require_progress(combined.version, before, identity, target.force)
+        _require_progress(combined.version, before, identities, target.force)
         written = []
         if writer is not None and before.get(str(target.topic)) != combined.about:
             messages = cut(target.name, combined.model, combined.about, PARTITION, chunks)
-            writer.write(str(target.topic), messages)
+            writer.write({str(target.topic): messages})
             written.append(str(target.topic))
         if target.path is not None and before.get(str(target.path)) != combined.about:
             model_file.write(target.path, *model_file.unpack(combined.model, "the merged model"))
@@ -274,15 +275,15 @@ def publish(settings: Settings, target: Destination) -> Publication:
     return Publication(combined, written)
 
 
-def _of_snapshots(settings: Settings, topic: str, learns: bool) -> tuple[Merged, str]:
-    """Return the merged model of all partitions, and the identity of the topic of events."""
+def _of_snapshots(settings: Settings, topic: str, learns: bool) -> tuple[Merged, set[str]]:
+    """Return the merged model of all partitions, and the identities of the topics of events."""
     source, kafka = TopicSourceSection.of(settings.source), settings.kafka
-    partitions, identity = describe(source.topic, "source.topic", options(kafka))
+    partitions, identities = describe(source.topic, "source.topic", options(kafka))
     with closing(SnapshotReader(topic, kafka)) as reader:
         combined = merged(source, partitions, reader.all(partitions), settings.learner.build(), learns)
     if not combined.version:
-        raise NoModelYetError(f"{topic} has no snapshot of {source.topic} yet")
-    return combined, identity
+        raise NoModelYetError(f"{topic} has no snapshot of {source.name} yet")
+    return combined, identities
 
 
 def _about(path: Path) -> Mapping[str, object]:
@@ -295,10 +296,10 @@ def _about(path: Path) -> Mapping[str, object]:
 
 
 def _require_progress(
-    version: Version, before: Mapping[str, Mapping[str, object]], identity: str, force: bool
+    version: Version, before: Mapping[str, Mapping[str, object]], identities: set[str], force: bool
 ) -> None:
     for place, was in before.items():
-        if not force and (less := goes_back(version, read(was.get("partitions")), identity)):
+        if not force and (less := goes_back(version, read(was.get("partitions")), identities)):
             raise Failure(
                 POSITION,
                 f"{place} has a model that has learned more: {less}. After `streamk reset` that is so until "

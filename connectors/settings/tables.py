@@ -68,7 +68,8 @@ class Events(Section):
         "dead", description="what to do with records without a value: dead (letters) or skip"
     )
     record: dict[str, str] = Field(
-        {}, description='fields made of the record: names, and key, time or headers.NAME, as {shop = "key"}'
+        {},
+        description='fields made of the record: names; key, time, topic or headers.NAME, as {shop = "key"}',
     )
     repeats: int = Field(
         0,
@@ -91,8 +92,8 @@ class Events(Section):
     @classmethod
     def _parts(cls, record: dict[str, str]) -> dict[str, str]:
         for name, part in record.items():
-            if part not in ("key", "time") and not (part.startswith("headers.") and part[8:]):
-                raise ValueError(f"{name} is {part!r}; a field is made of key, time or headers.NAME")
+            if part not in ("key", "time", "topic") and not (part.startswith("headers.") and part[8:]):
+                raise ValueError(f"{name} is {part!r}; a field is made of key, time, topic or headers.NAME")
         return record
 
 
@@ -369,6 +370,11 @@ class Settings(Section):
             locations["learner.follow"] = kind, self.learner.follow
         places: dict[tuple[str, str], str] = {}
         for name, place in locations.items():
+            if place[0] == source.kind and source.reads(place[1]) and place[1] != source.place:
+                raise ValueError(
+                    f"source.topic names or matches {place[1]}, the topic of {name}, which holds no events; "
+                    "exclude it there, or give it another name"
+                )
             if place in places:
                 raise ValueError(f"{name} and {places[place]} are the same {place[0]}, {place[1]}")
             places[place] = name
@@ -405,6 +411,10 @@ class Settings(Section):
     def _require_join(self, labels: LabelSection) -> None:
         """Refuse labels that cannot be joined with the events of the source."""
         source, events = self.source, self.events
+        if source.several:
+            raise ValueError(
+                "labels go with one topic of events; name one in source.topic, without a pattern"
+            )
         if labels.kind != source.kind:
             raise ValueError(f"labels.kind is {labels.kind!r} and source.kind {source.kind!r}; use one kind")
         if labels.events_of(source.name, source.name) is not None:

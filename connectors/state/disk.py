@@ -215,9 +215,10 @@ class DiskBackend:
         checkpoint = self.store.newest(self._granted)
         if checkpoint is not None:
             where = f"checkpoint {checkpoint.number} in {self.store.directory}"
-            if checkpoint.source != self._source.name:
+            if not self._source.continues(checkpoint.source, checkpoint.partitions):
                 belongs = f"belongs to {checkpoint.source!r}, and the source is {self._source.name!r}"
                 raise Failure(CHECKPOINT, f"{where} {belongs}; {REMEDY}")
+            checkpoint.source = self._source.name
             if checkpoint.source_mark is not None:
                 self._source.recognise(checkpoint.source_mark)
             try:
@@ -236,7 +237,7 @@ class DiskBackend:
 
     def _granted(self, checkpoint: Checkpoint) -> bool:
         """Return whether the group has committed all that the checkpoint claims to have learned."""
-        if checkpoint.source != self._source.name:
+        if not self._source.continues(checkpoint.source, checkpoint.partitions):
             return True  # it will be refused by its name
         return not has_learned(checkpoint) or not self._exceeds(checkpoint)
 

@@ -141,7 +141,7 @@ def _reset_snapshots(settings: Settings, stored: StoredSnapshots, to: str, dry_r
             _reset_progress(row, snapshot, positions)
     for name, snapshot in snapshots.items():
         messages += snapshot_messages(name, snapshot, reader.partition_count, reader.chunks[name])
-    writer.write(reader.topic, messages, positions.offsets(committed), positions.group)
+    writer.write({reader.topic: messages}, positions.offsets(committed), positions.group)
     return rows
 
 
@@ -280,7 +280,7 @@ def _edit_snapshots(
         messages += snapshot_messages(name, snapshot, reader.partition_count, reader.chunks[name])
     if not dry_run:
         committed = positions.offsets(_recommitted(positions, digest))
-        writer.write(reader.topic, messages, committed, positions.group)
+        writer.write({reader.topic: messages}, committed, positions.group)
 
 
 def _apply(

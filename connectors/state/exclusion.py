@@ -73,7 +73,8 @@ def _ranges(
 ) -> dict[str, tuple[int, int]]:
     """Return the first and the last offset of each partition to exclude, the last one being learned."""
     events = [name for name in positions.partitions() if settings.events_of(name) is None]
-    chosen = [name for k, name in enumerate(events) if numbers is None or k in numbers]
+    ends = tuple(f"-{number}" for number in numbers or ())
+    chosen = [name for name in events if numbers is None or name.endswith(ends)]
     start, dots, end = bounds.partition("..")
     try:
         if not dots:
@@ -124,17 +125,18 @@ def _in_checkpoint(
     excluded = _with(newest.excluded, ranges)
     before = _before(store, newest, excluded) or _blank(settings, newest, positions, store.model)
     rows = [ExcludedRow(name, ranges.get(name), p.position) for name, p in before.partitions.items()]
-    for name, progress in before.partitions.items():
-        _require_alone(positions, name, store.model, progress.position)
+    there = set(positions.partitions())  # without those of topics that are not read any more
+    saved = {name: progress.position for name, progress in before.partitions.items() if name in there}
+    for name, position in saved.items():
+        _require_alone(positions, name, store.model, position)
     if dry_run:
         return rows
     for mark in filter(None, newest.sink_marks.values()):
         keep_written(mark, {name: progress.position for name, progress in newest.partitions.items()})
     newest.parts, newest.partitions, newest.excluded = before.parts, before.partitions, excluded
-    saved = {name: progress.position for name, progress in before.partitions.items()}
     newest.source_mark = positions.mark(saved)
     store.write(newest)
-    moved = {name: _moved(positions, name, store.model, at) for name, at in saved.items()}
+    moved = {name: moved_back(positions, name, store.model, at) for name, at in saved.items()}
     positions.commit({name: committed for name, committed in moved.items() if committed is not None})
     return rows
 
@@ -196,14 +198,15 @@ def _require_alone(positions: Positions, name: str, owner: str, start: int) -> N
         )
 
 
-def _moved(positions: Positions, name: str, owner: str, start: int) -> Committed | None:
+def moved_back(positions: Positions, name: str, owner: str, start: int) -> Committed | None:
     """Return what is committed, from where on it is learned again silently; None without a position."""
     committed = positions.committed(name)
     if committed is None:
         return None
     metadata = metadata_of(committed)
     owners = [each for each in metadata.owners if each.model != owner]
-    owners.append(Owner(owner, start, start))
+    since = [each.since for each in metadata.owners if each.model == owner]
+    owners.append(Owner(owner, min([*since[-1:], start]), start))
     return Committed(committed.position, encode_metadata(metadata._replace(owners=owners)))
 
 
@@ -234,9 +237,9 @@ def _in_snapshots(
             snapshot.excluded = _with(snapshot.excluded, {name: ranges[name]})
             messages += snapshot_messages(name, snapshot, reader.partition_count, reader.chunks[name])
             commits = {
-                key: _moved(positions, key, owner, progress.position) for key, progress in read.items()
+                key: moved_back(positions, key, owner, progress.position) for key, progress in read.items()
             }
             moved |= {key: committed for key, committed in commits.items() if committed is not None}
         if not dry_run:
-            writer.write(reader.topic, messages, positions.offsets(moved), positions.group)
+            writer.write({reader.topic: messages}, positions.offsets(moved), positions.group)
         return rows

@@ -159,9 +159,9 @@ def owner_of(topic: str) -> str:
 
 
 def other_owner(snapshot: Checkpoint, source: TopicSourceSection) -> str:
-    """Return whose a snapshot is, if it is not of this topic and group; empty if it is."""
-    if snapshot.source != source.topic:
-        return f"belongs to {snapshot.source!r}, and the source is {source.topic!r}"
+    """Return whose a snapshot is, if it is not of these topics and this group; empty if it is."""
+    if not source.continues(snapshot.source, snapshot.partitions):
+        return f"belongs to {snapshot.source!r}, and the source is {source.name!r}"
     if snapshot.source_mark != source.group:
         return (
             f"belongs to the group {snapshot.source_mark!r}, and source.group is {source.group!r}; every "
@@ -190,7 +190,7 @@ class TopicBackend:
     sink
         In whose transactions they are written.
     source
-        The topic and the group that reads it.
+        The topics and the group that reads them.
     clock
         Seconds, growing.
     training
@@ -329,7 +329,7 @@ class TopicBackend:
         for name, progress in changed.items():
             parts = dict(self.operator.snapshot(name))
             snapshot = Checkpoint(
-                self._source.topic, parts, progress, source_mark=self._source.group,
+                self._source.name, parts, progress, source_mark=self._source.group,
                 written=written, training=self._training, adopted=self._adopted.get(name, []),
                 excluded={name: self.excluded[name]} if name in self.excluded else {},
             )  # fmt: skip

@@ -212,7 +212,7 @@ def test_a_topic_that_is_missing(tmp_path, section):
         "STREAMK_SOURCE__TOPIC__X: source.topic"
     )
     wrong = refused(tmp_path, BASE.replace('"clicks"', "3"))
-    assert wrong == ["streamk.toml: source.topic: Input should be a valid string"]
+    assert wrong == ["streamk.toml: source.topic: Input should be a valid list"]
 
 
 @pytest.mark.parametrize("value", ["3", "[3]", "{a = 3}"])
@@ -376,6 +376,61 @@ def test_a_topic_that_is_used_twice(tmp_path, one, two, sentence):
     assert refused(tmp_path, f"{BASE}[{one}]\nkind = 'topic'\n{two}") == [f"streamk.toml: {sentence}"]
 
 
+TOPICS = BASE.replace('"clicks"', "{}")
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("'a'", ["a"]),
+        ("['b', 'a', 'b']", ["b", "a"]),
+        ("'a, b'", ["a", "b"]),
+        ("'^a{1,2}-.*$'", ["^a{1,2}-.*$"]),
+        ("['a', '^b']", ["a", "^b"]),
+    ],
+)
+def test_several_topics(tmp_path, value, names):
+    source = read(tmp_path, TOPICS.format(value)).source
+    assert (source.topic, source.place) == (names, ", ".join(names))
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "sentence"),
+    [
+        ("[]", "", "source.topic: List should have at least 1 item"),
+        ("['a', '']", "", "source.topic: a name should have at least 1 character"),
+        ("'^a('", "", "source.topic: '^a(' is no regular expression: missing ), unterminated subpattern"),
+        (
+            "'^a'",
+            "[predictions]\nkind = 'topic'\ntopic = 'ab'",
+            "source.topic names or matches ab, the topic of",
+        ),
+        ("['a', 'b']", "[dead_letters]\nkind = 'topic'\ntopic = 'b'", "source.topic names or matches b, the"),
+        ("'^a'", "[snapshots]\ntopic = 'a'", "source.topic names or matches a, the topic of snapshots"),
+        ("'^'", "[learner]\nfollow = 'a'", "source.topic names or matches a, the topic of learner.follow"),
+        ("'^a'", "[labels]\nkind = 'topic'\ntopic = 'b'", "labels go with one topic of events"),
+    ],
+)
+def test_topics_that_are_refused(tmp_path, value, more, sentence):
+    (line,) = refused(tmp_path, TOPICS.format(value) + more)
+    assert line.startswith(f"streamk.toml: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("source", "partitions", "expected"),
+    [
+        ("a", [], True),
+        ("a, c", ["c-0"], True),
+        ("c", ["c-0"], False),
+        ("^x", ["b-1-0", "x-2"], True),
+        ("^b", [], True),
+    ],
+)
+def test_a_source_continues_with_what_it_has_in_common(tmp_path, source, partitions, expected):
+    section = read(tmp_path, TOPICS.format("['a', '^b']")).source
+    assert section.continues(source, partitions) == expected
+
+
 def test_two_sinks_into_one(tmp_path):
     sinks = "[predictions]\nkind = '{0}'\n{1} = 'out'\n[dead_letters]\nkind = '{0}'\n{1} = '{2}'\n"
     same = "streamk.toml: dead_letters and predictions are the same"
@@ -415,7 +470,7 @@ def test_variables_go_before_the_file(tmp_path):
     )  # fmt: skip
     assert (found.kafka.servers, found.kafka.tls) == (["two:2", "three:3"], True)
     assert (found.checkpoints.keep, found.checkpoints.seconds) == (4, 3.0)
-    assert (found.source.topic, found.source.group) == ("clicks", "g")
+    assert (found.source.topic, found.source.group) == (["clicks"], "g")
     assert (found.events.target, found.events.ignore, found.events.columns) == ("y", ["a", "b"], ["x"])
     assert found.events.features == ["a", "b.c"]
     assert found.predictions == PredictionFile(kind="file", path=Path("out.jsonl"))
@@ -433,7 +488,7 @@ def test_variables_alone(tmp_path, monkeypatch):
         monkeypatch.setenv(f"STREAMK_{name}", value)
     monkeypatch.setenv("STREAMK_TEST_KAFKA", "for the tests alone")
     monkeypatch.setenv("STREAM_KAFKA__TLS", "of somebody else")
-    assert load(tmp_path / "streamk.toml").source.topic == "t"
+    assert load(tmp_path / "streamk.toml").source.topic == ["t"]
 
 
 def test_features_as_a_table(tmp_path):
