@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.cli.arguments import AsJson
-from connectors.cli.exits import exits
+from connectors.cli.exits import connected, exits
 from connectors.contract.errors import CHECKPOINT, USAGE, Failure
+from connectors.settings.file import load
+from connectors.settings.tables import Settings
 from connectors.state.aside import waiting_on_disk
 from connectors.state.checkpoint import Checkpoint
 from connectors.state.disk import CheckpointStore
@@ -26,6 +28,9 @@ checkpoints = typer.Typer(
 )
 SAVEPOINT = ".savepoint"
 Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]
+Stored = Annotated[
+    Path, typer.Argument(help="checkpoints.directory of the settings; or the settings, with [snapshots].")
+]
 
 
 def _describe(path: Path) -> Json:
@@ -126,18 +131,26 @@ def _numbered(directory: Path, number: int | None) -> Path:
 
 @checkpoints.command("save", epilog="For example: streamk checkpoints save checkpoints before-upgrade")
 def save_command(
-    directory: Directory, name: Annotated[str, typer.Argument(help="The name of the savepoint.")]
+    stored: Stored, name: Annotated[str, typer.Argument(help="The name of the savepoint.")]
 ) -> None:
     """Keep the newest checkpoint under a name, also while the daemon runs.
 
-    It is never removed. `streamk checkpoints rollback` goes back to it.
+    It is never removed. `streamk checkpoints rollback` goes back to it. With [snapshots], name the settings:
+    the file, in their checkpoints.directory, then holds the newest snapshot of every partition.
     """
-    with exits():
+    with exits(), connected():
+        directory, settings = _place(stored)
         if not name.replace("-", "").replace("_", "").isalnum() or name.isdigit():
             raise Failure(USAGE, f"{name!r}: a name has letters, digits, - and _, and is no number")
         path = directory / f"{name}{SAVEPOINT}"
         if path.exists():
             raise Failure(USAGE, f"{path} is there already; remove it, or take another name")
+        if settings is not None and settings.snapshots is not None:
+            from connectors.state.savepoints import save_snapshots
+
+            size = save_snapshots(settings, settings.snapshots.topic, path)
+            typer.echo(f"kept the snapshots of {settings.source.name} as {path} ({size:,} bytes)")
+            return
         if count := waiting_on_disk(directory):
             raise Failure(
                 USAGE,
@@ -153,7 +166,7 @@ def save_command(
 
 @checkpoints.command("rollback", epilog="For example: streamk checkpoints rollback checkpoints 12")
 def rollback_command(
-    directory: Directory,
+    stored: Stored,
     place: Annotated[str, typer.Argument(help="The checkpoint to go back to, or the name of a savepoint.")],
     skip: Annotated[
         bool,
@@ -163,9 +176,18 @@ def rollback_command(
     """Go back to a checkpoint, with the daemon stopped.
 
     The next run learns the events since again, silently; with --skip it never does. Nothing is removed: the
-    old model becomes the newest checkpoint.
+    old model becomes the newest checkpoint. With [snapshots], name the settings and a savepoint, and stop all
+    daemons of the group: old snapshots become the newest ones, and the positions are theirs.
     """
-    with exits():
+    with exits(), connected():
+        directory, settings = _place(stored)
+        if settings is not None and settings.snapshots is not None:
+            from connectors.state.savepoints import roll_back
+
+            for name in roll_back(settings, settings.snapshots.topic, _savepoint(directory, place), skip):
+                typer.echo(f"{name} stays as it is: {place} does not hold it")
+            typer.echo(f"the newest snapshots now hold the models of {place}")
+            return
         store = CheckpointStore(directory)
         _paths(directory)
         with store.locked():
@@ -185,8 +207,21 @@ def _at(directory: Path, place: str) -> Checkpoint:
     """Return the checkpoint of a number, or the savepoint of a name."""
     if place.isdigit():
         return Checkpoint.read(_numbered(directory, int(place)))
-    path = directory / f"{place}{SAVEPOINT}"
+    path = _savepoint(directory, place)
+    return Checkpoint.unpack(path.read_bytes(), str(path))
+
+
+def _savepoint(directory: Path, name: str) -> Path:
+    path = directory / f"{name}{SAVEPOINT}"
     if not path.exists():
         there = ", ".join(sorted(each.stem for each in directory.glob(f"*{SAVEPOINT}"))) or "none"
-        raise Failure(USAGE, f"there is no savepoint {place!r} in {directory}; there are {there}")
-    return Checkpoint.unpack(path.read_bytes(), str(path))
+        raise Failure(USAGE, f"there is no savepoint {name!r} in {directory}; there are {there}")
+    return path
+
+
+def _place(stored: Path) -> tuple[Path, Settings | None]:
+    """Return a directory of checkpoints, and the settings if these were named."""
+    if not stored.is_file():
+        return stored, None
+    settings = load(stored)
+    return settings.checkpoints.directory, settings
