@@ -159,9 +159,7 @@ def owner_of(topic: str) -> str:
 
 
 def other_owner(snapshot: Checkpoint, source: TopicSourceSection) -> str:
-    """Return whose a snapshot is, if it is not of these topics and this group; empty if it is."""
-    if not source.continues(snapshot.source, snapshot.partitions):
-        return f"belongs to {snapshot.source!r}, and the source is {source.name!r}"
+    """Return whose a snapshot is, if it is not of this group; empty if it is."""
     if snapshot.source_mark != source.group:
         return (
             f"belongs to the group {snapshot.source_mark!r}, and source.group is {source.group!r}; every "

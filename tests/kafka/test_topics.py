@@ -212,19 +212,23 @@ def test_the_topic_is_an_input(stand):
     assert done.returncode == 0, done.stderr
     done = command("train", path, "--save", stand.directory / "trained")
     assert done.returncode == 0, done.stderr
-    # a model of one topic alone: its name is in every event, and a part of what is learned
-    path = stand.settings(
-        "one",
-        source__topic=stand.topic("in-a"),
-        source__group=f"{stand.name}-one",
-        events__record={"where": "topic"},
-        predictions=None,
-    )
+
+
+def test_the_topic_is_learned(stand):
+    """The same events have opposite labels in two topics; the second has events once the first is learned."""
+    make(stand, c=1, d=1)
+    path = stand.settings(source__topic=topics(stand, "c", "d"), events__record={"where": "topic"})
+    there = events(200, 1)
+    other = [{**x, "y": not x["y"]} for x in there]
+    stand.send(there, topic="c")
     daemon = stand.start(path)
-    daemon.until(lambda: (c := stand.checkpoint("one")) and c.learner().events == 200)
+    daemon.until(lambda: (c := stand.checkpoint()) and c.learner().events == 200)
+    stand.send(other, topic="d")
+    daemon.until(lambda: stand.checkpoint().learner().events == 400)
     assert daemon.stop() == 0
-    sent = [{**x, "where": stand.topic("in-a")} for x in events(200, 1)]
-    assert stand.checkpoint("one").parts["model"] == alone(sent)
+    sent = [{**x, "where": stand.topic(name)} for name, rows in (("c", there), ("d", other)) for x in rows]
+    assert stand.checkpoint().parts["model"] == alone(sent)
+    assert alone(sent) != alone([{**x, "where": stand.topic("c")} for x in sent])
 
 
 def test_dead_letters_return_to_their_topics(stand):

@@ -71,7 +71,6 @@ def test_events_that_wait_for_their_block_are_learned_in_a_copy():
 @pytest.mark.parametrize(
     ("there", "blank", "sentence", "code"),
     [
-        ({"t-0": snapshot("t-0", 3, source="u")}, BLANK, "snapshot of t-0 belongs to 'u'", CHECKPOINT),
         ({"t-0": snapshot("t-0", 3, group="h")}, BLANK, "t-0 belongs to the group 'h'", CHECKPOINT),
         (snapshots(3), BLANK.clone({"features": 32}), "snapshot of t-0 holds a learner with", CHECKPOINT),
         (
