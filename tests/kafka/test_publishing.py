@@ -98,7 +98,7 @@ def test_who_reads_while_models_are_published_gets_whole_ones(stand):
         for number, body in bodies():
             messages = cut("m", body, {"number": number}, 0, chunks)
             chunks = sum(message.value is not None for message in messages)
-            transactions.write(to, messages)
+            transactions.write({to: messages})
         ended.set()
         reader.join()
     assert fetch(to, kafka(stand)).about["number"] == number
@@ -110,11 +110,11 @@ def test_the_later_publisher_wins(stand):
     topics(stand, 1, names=())
     name, to = f"{stand.name}-p", stand.topic("published")
     with closing(TransactionalWriter(kafka(stand), name, "--to")) as first:
-        first.write(to, cut("m", b"1", {}, 0))
+        first.write({to: cut("m", b"1", {}, 0)})
         with closing(TransactionalWriter(kafka(stand), name, "--to")) as second:
-            second.write(to, cut("m", b"2", {}, 0))
+            second.write({to: cut("m", b"2", {}, 0)})
             with pytest.raises(Failure, match="another process has started"):
-                first.write(to, cut("m", b"1 again", {}, 0))
+                first.write({to: cut("m", b"1 again", {}, 0)})
     with closing(CompactedTopic(to, "--to", options(kafka(stand)))) as compacted:
         assert compacted.newest(["m"]).values["m"].body == b"2"
 

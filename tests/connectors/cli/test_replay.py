@@ -46,7 +46,9 @@ def test_json(bananas):
     result = json.loads(done.stdout)
     accounted = {"rows", "events", "skipped", "misfits"}
     ranked = {"metric", "verdict", "recommendation", "costs"}
-    assert result.keys() == {"task", "refused", "contenders", "seed", "labels"} | ranked | accounted
+    shown = {"thresholds", "worst", "drift"}
+    assert result.keys() == {"task", "refused", "contenders", "seed", "labels"} | ranked | accounted | shown
+    assert [len(event["fields"]) > 0 for event in result["worst"]["events"]] == [True] * 10
     assert (result["metric"], result["recommendation"], result["costs"]) == ("accuracy", "", None)
     assert (result["rows"], result["skipped"], result["misfits"]) == (1000, 0, {})
     keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "auc", "events_per_second", "model_bytes"}
