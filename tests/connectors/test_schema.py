@@ -31,6 +31,9 @@ COLUMNS = [
     ("day", ["31.12.2024 10:30", "01.01.2025 08:15"], "datetime:%d.%m.%Y %H:%M"),
     ("at", ["10/Oct/2000:13:55:36 -0700"], "datetime:%d/%b/%Y:%H:%M:%S %z"),
     ("date", ["20240131", "20240201"], "datetime:%Y%m%d"),
+    ("lasted", ["09:43:00", "18:04:10"], "datetime:%H:%M:%S"),
+    ("starts", ["09:43", "18:04"], "datetime:%H:%M"),
+    ("starts", ["9:43 AM", "6:04 PM"], "datetime:%I:%M %p"),
     ("ts", [1700000000, 1700000060], "datetime:epoch"),
     ("created", ["1700000000123", "1700000060000"], "datetime:epoch-ms"),
     ("load", [1700000000, 1700000060], "number"),
@@ -43,6 +46,12 @@ COLUMNS = [
     ("mixed", ["a", 1, "b", 2], ""),
     ("none", [], ""),
 ]
+
+
+def test_a_category_of_which_most_values_differ_is_named():
+    few, many = ([f"{k % count}, 7" for k in range(60)] for count in (30, 52))
+    assert describe("place", few, 60).warning == ""
+    assert describe("place", many, 60).warning.startswith("52 different values in 60")
 
 
 @pytest.mark.parametrize(("name", "values", "kind"), COLUMNS)
