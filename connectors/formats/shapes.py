@@ -23,7 +23,7 @@ _NEAR = 5  # lines among which a rule below the names is
 _SURE = 3  # columns at least that blanks separate
 _MANY = 10  # lines of as many values, of which a quarter that are numbers is enough
 _SAME = 0.95  # share of lines that have as many values as most
-_RULE = re.compile(r"[-=─═━\s|+:,;│┼├┤┌┐└┘┬┴╪╞╡║╔╗╚╝╬╠╣]*[-=─═━]{2}[-=─═━\s|+:,;│┼├┤┌┐└┘┬┴╪╞╡║╔╗╚╝╬╠╣]*")
+_RULE = re.compile(r"(?=.*[-=─═━]{2})[-=─═━\s|+:,;│┼├┤┌┐└┘┬┴╪╞╡║╔╗╚╝╬╠╣]+")
 _BARS = "|│║"
 _WORD = re.compile(r'"[^"]*"|\S+')
 _SINGLE = re.compile(r"'[^']*'(?:([,;\t|])'[^']*'(?:\1'[^']*')*)")

@@ -10,6 +10,7 @@ import pytest
 from connectors.cli.reading import FormatOptions
 from connectors.events.decoding import EventFormat
 from connectors.files.log import ReplayLog
+from connectors.formats.shapes import shape_of
 
 
 def written(tmp_path, data):
@@ -200,6 +201,12 @@ def test_a_shape_that_cannot_be_read_is_a_sentence(tmp_path, shape):
     with pytest.raises(ValueError, match=sentence) as raised:
         list(ReplayLog(path, FormatOptions(**options).format("y")).batches())
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("sign", ["-", "= ", "- ", '"', "'", '\\"', " "])
+def test_long_lines_are_looked_at_in_linear_time(sign):
+    for end in ("", "x"):
+        shape_of("log", f"a,y\n{sign * 500_000}{end}\n1,2\n".encode())
 
 
 def test_a_rule_in_quotes_is_a_value(tmp_path):
