@@ -313,15 +313,16 @@ def _model(run: Replay) -> Learner:
 def _fields(run: Replay) -> Json:
     """Return what ``--json`` prints."""
     results = run.results()
-    contenders, chosen = {}, report.recommended(results)
+    contenders = {}
     for name in run.names:
         contenders[name] = {
             **{key: finite(value) for key, value in results.metrics(name).items()},
             "events_per_second": round(results.rate(name), 1),
             "model_bytes": bytes_of(run.contest.models[name]),
             "error": results.error(name),
+            "thresholds": results.thresholds(name),
+            "worst": results.worst(name),
         }
-    thresholds = results.thresholds(chosen)
     return {
         "events": run.events,
         "task": run.task,
@@ -330,8 +331,6 @@ def _fields(run: Replay) -> Json:
         "costs": results.costs(),
         "verdict": results.verdict(),
         "recommendation": report.recommendation(results) if len(run.names) > 1 else "",
-        "thresholds": None if thresholds is None else {"contender": chosen, **thresholds},
-        "worst": {"contender": chosen, "events": results.worst(chosen)},
         "drift": run.sample.drift(),
         "refused": run.refused,
         "contenders": contenders,

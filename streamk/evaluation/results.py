@@ -136,8 +136,10 @@ class Results:
         Each has its number ``event``, ``file`` and ``line`` in a log, ``at`` (seconds since 1970) if its time
         is known, ``target``, ``prediction``, ``loss`` and ``fields``. The loss is the log loss of an event,
         and ``probability`` that of its target; of numbers it is the absolute error, or the squared one where
-        RMSE or R² ranks.
+        RMSE or R² ranks. A contender that failed has none.
         """
+        if self.failed(name):
+            return []
         square = 2.0 if self.headline in ("rmse", "r2") else 1.0
         listed = []
         for number, loss, (target, prediction, fields, place, at) in self._standing(name).worst.listed(
@@ -340,7 +342,7 @@ class Results:
             "metrics": {key: finite(value) for key, value in self.metrics(name).items()},
             "interval": None if sure is None else {k: finite(v) for k, v in sure._asdict().items()},
             "alarms": list(standing.alarms.events),
-            "worst": [] if standing.failed else self.worst(name),
+            "worst": self.worst(name),
         }
         if self._classes and not standing.failed:
             each = whole.each_class()

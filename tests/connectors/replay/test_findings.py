@@ -48,8 +48,7 @@ def test_worst_events_are_those_of_the_predictions_with_their_rows(halves, tmp_p
         if 10 * row["event"] > len(rows) and row["predictions"][LEARNER]:
             losses[row["event"]] = -math.log(max(row["predictions"][LEARNER].get(row["target"], 0.0), 1e-15))
     expected = sorted(losses, key=lambda event: -losses[event])[:10]
-    worst = told["worst"]["events"]
-    assert told["worst"]["contender"] == LEARNER
+    worst = told["contenders"][LEARNER]["worst"]
     assert [each["event"] for each in worst] == expected
     assert [each["loss"] for each in worst] == pytest.approx([losses[event] for event in expected])
     for each in worst:
@@ -63,7 +62,7 @@ def test_worst_events_are_those_of_the_predictions_with_their_rows(halves, tmp_p
 
 def test_the_time_of_a_worst_event_is_that_of_its_row(halves):
     told = replayed(halves[0], "--target", "y", "--time", "minute", "--delay", "60")
-    assert {each["at"] - each["line"] for each in told["worst"]["events"]} == {-2.0}
+    assert {each["at"] - each["line"] for each in told["contenders"][LEARNER]["worst"]} == {-2.0}
 
 
 def test_worst_events_do_not_depend_on_chunks():
