@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
@@ -787,8 +788,9 @@ class Decoder:
         if set(map(type, events)) != {dict}:
             return None
         if self.form != "csv":
+            nested = map(_nests, values) if self.form == "json" else repeat(True)
             try:
-                events = list(map(self._flattened, events))
+                events = [self._flattened(e) if deep else e for e, deep in zip(events, nested, strict=False)]
             except (TypeError, ValueError, RecursionError):
                 return None
         for fields, more in zip(events, parts, strict=False):
@@ -847,6 +849,11 @@ def _unless(read: Read, absent: frozenset[float | str]) -> Read:
         return None if _is_absent(typed, absent) else typed
 
     return present
+
+
+def _nests(value: bytes | None) -> bool:
+    """Return whether a JSON object may hold others or lists, without a look at each of its values."""
+    return value is not None and (b"[" in value or value.count(b"{") > 1)
 
 
 def _json(value: bytes) -> object:

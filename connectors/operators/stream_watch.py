@@ -261,13 +261,17 @@ class StreamWatch:
             }
         )
         before = self._before[0] if len(self._before) == 2 else {}
-        self._watcher.watched({name: self._compare(name, before, values) for name, values in now.items()})
+        moved = FieldValues.distances(before, now)
+        self._watcher.watched(
+            {name: self._compare(name, before, values, moved.get(name)) for name, values in now.items()}
+        )
         self._before = [*self._before[-1:], now]
         self._window, self._columns = [], {PREDICTIONS: [], LABELS: []}
 
-    def _compare(self, name: str, before: Mapping[str, FieldValues], now: FieldValues) -> ColumnWindow:
+    def _compare(
+        self, name: str, before: Mapping[str, FieldValues], now: FieldValues, moved: float | None
+    ) -> ColumnWindow:
         """Compare a column with earlier windows, and return what it is now."""
-        moved = before[name].distance(now) if name in before else None
         quartiles = _quartiles(now)
         new = Known(now.missing, quartiles, settles=_SETTLES if self._before else 0)
         known = self._known.fields.setdefault(name, new)

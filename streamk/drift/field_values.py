@@ -85,9 +85,30 @@ class FieldValues(NamedTuple):
         total = abs(len(self.numbers) / n - len(other.numbers) / m)
         for atom in {*self.others, *other.others}:
             total += abs(self.others[atom] / n - other.others[atom] / m)
-        if not (len(self.numbers) or len(other.numbers)):
-            return 0.5 * total
-        places = np.concatenate([self.numbers, other.numbers])
-        shares = self.numbers.searchsorted(places, side="right") / n
-        shares -= other.numbers.searchsorted(places, side="right") / m
-        return max(0.5 * total, float(shares.max()), -float(shares.min()))
+        gap = _gaps(self.numbers[None], other.numbers[None], n, m)
+        return max(0.5 * total, float(gap[0]))
+
+    @classmethod
+    def distances(cls, before: Mapping[str, FieldValues], now: Mapping[str, FieldValues]) -> dict[str, float]:
+        """Return the distances of fields in two sets of events; those that are all numbers together."""
+        both = [name for name in now if name in before]
+        numbers = [name for name in both if not (before[name].others or now[name].others)]
+        gaps = {}
+        if numbers:
+            first, second = (np.stack([part[name].numbers for name in numbers]) for part in (before, now))
+            found = _gaps(first, second, first.shape[1], second.shape[1])
+            gaps = dict(zip(numbers, found.tolist(), strict=True))
+        return {name: gaps[name] if name in gaps else before[name].distance(now[name]) for name in both}
+
+
+def _gaps(first: Array, second: Array, events: int, others: int) -> Array:
+    """Return the largest differences of distribution functions of each row, of so many events in all."""
+    places = np.concatenate([first, second], axis=1)
+    if not places.shape[1]:
+        return np.zeros(len(places))
+    order = places.argsort(axis=1, kind="stable")
+    places = np.take_along_axis(places, order, axis=1)
+    sums = np.where(order < first.shape[1], others, -events).cumsum(axis=1)
+    sums[:, :-1][places[:, :-1] == places[:, 1:]] = 0  # not between equal numbers
+    gaps: Array = np.abs(sums).max(axis=1) / (events * others)
+    return gaps

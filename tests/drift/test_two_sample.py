@@ -349,3 +349,14 @@ def test_values_of_several_fields_are_those_of_each(rows):
         assert +values.others == +wanted.others
         assert (values.events, values.missing) == (wanted.events, pytest.approx(wanted.missing))
         assert values.distance(wanted) == wanted.distance(values) == 0.0
+
+
+@given(*[st.lists(st.tuples(VALUES, st.integers(0, 3), st.floats(-3, 3)), min_size=1, max_size=20)] * 2)
+def test_distances_of_several_fields_are_those_of_each(before, after):
+    first, second = (
+        FieldValues.of_each({name: list(c) for name, c in zip("abc", zip(*rows, strict=True), strict=True)})
+        for rows in (before, after)
+    )
+    wanted = {name: first[name].distance(second[name]) for name in "abc"}
+    assert FieldValues.distances(first, second) == pytest.approx(wanted)
+    assert FieldValues.distances({}, second) == {}
