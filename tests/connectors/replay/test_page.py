@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from html import unescape
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -375,6 +376,13 @@ addEventListener("load", () => {
   }}, "*");
 });
 </script></body>"""
+AXE = """<script>
+addEventListener("load", async () => {
+  const { passes, violations } = await axe.run(document);
+  const found = violations.map(each => `${each.impact} ${each.id}: ${each.nodes[0].html.slice(0, 120)}`);
+  parent.postMessage({ frame: document.title, found: { passes: passes.length, violations: found } }, "*");
+});
+</script></body>"""
 OUTER = """<!doctype html><html><body><script>
 const found = {{}};
 addEventListener("message", e => {{ found[e.data.frame] = e.data.found;
@@ -383,7 +391,7 @@ addEventListener("message", e => {{ found[e.data.frame] = e.data.found;
 FRAME = '<iframe style="width:{width}px;height:900px;border:0" src="{file}"></iframe>'
 
 
-def measured(folder, texts, scheme="light"):
+def measured(folder, texts, scheme="light", measure=MEASURE):
     """What a browser makes of pages in frames of a width; windows themselves cannot be so narrow.
 
     ``texts`` are pages by names and widths.
@@ -391,7 +399,7 @@ def measured(folder, texts, scheme="light"):
     frames = []
     for k, ((name, width), text) in enumerate(texts.items()):
         titled = re.sub("<title>.*?</title>", f"<title>{name} {width}</title>", text, flags=re.DOTALL)
-        (folder / f"{k}.html").write_text(titled.replace("</body>", MEASURE), encoding="utf-8")
+        (folder / f"{k}.html").write_text(titled.replace("</body>", measure), encoding="utf-8")
         frames.append(FRAME.format(width=width, file=f"{k}.html"))
     file = folder / "frames.html"
     file.write_text(OUTER.format(frames="".join(frames)), encoding="utf-8")
@@ -460,3 +468,16 @@ def test_a_browser_shows_a_page_without_overflow_cut_columns_or_overlapping_labe
 def test_a_page_follows_the_colours_of_the_system(tmp_path, scheme, paper):
     found = measured(tmp_path, {("usual", 390): page(*PAGES["usual"])}, scheme)
     assert found["usual 390"]["paper"] == paper
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_nothing(tmp_path, scheme):
+    script = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    texts = {
+        (name, width): page(*PAGES[name]) for name, width in [*((n, 1440) for n in PAGES), ("usual", 390)]
+    }
+    found = measured(tmp_path, texts, scheme, f"<script>{script}</script>{AXE}")
+    assert len(found) == len(texts)
+    assert {name: each["violations"] for name, each in found.items() if each["violations"]} == {}
+    assert min(each["passes"] for each in found.values()) > 10
