@@ -49,7 +49,7 @@ DOCTEST = (
     "print(found); sys.exit(found.failed > 0)"
 )
 EVENTS = 4000  # in the topic of docs/daemon.md
-TOPICS = {"events": 8, "predictions": 4, "dead-letters": 1}
+TOPICS = {"events": 8, "predictions": 4, "dead-letters": 1, "others": 4}
 SINKS = """
 [predictions]
 kind = "topic"
@@ -178,9 +178,10 @@ def fill_topics(reader: Reader) -> None:
 
 
 def learn_by_partition(reader: Reader) -> None:
-    """Let the settings name the topic of snapshots, of a new group, and run the daemon."""
+    """Let the settings name the topic of snapshots, a new group and new predictions, and run the daemon."""
     settings = reader.clone / "streamk.toml"
     text = settings.read_text().replace("streamk-events-label", "another-group")
+    text = text.replace('"predictions"', '"others"')
     settings.write_text(
         text.replace('# directory = "checkpoints"', 'directory = "other"')
         + '\n[snapshots]\ntopic = "clicks-models"\n'

@@ -38,7 +38,7 @@ from streamk.evaluation.jackknife import BatchSums
 from streamk.evaluation.metric import METRICS, TASKS, headline_of
 from streamk.evaluation.metric import Metric as Measure
 from streamk.evaluation.numbers import NumberSums
-from streamk.evaluation.results import finite, plain_label
+from streamk.evaluation.results import finite, plain_label, plain_value
 from streamk.learners.classifier import Classifier
 from streamk.learners.explanation import Explanation
 from streamk.learners.learner import Learner
@@ -135,7 +135,7 @@ def _explained(learner: Learner, log: ReplayLog, line: int, label: str | None) -
         "prediction": explanation.prediction,
         "base": explanation.base,
         "contributions": dict(ordered),
-        "values": {name: x[name] for name, _ in ordered if isinstance(x.get(name), (str, bool, int, float))},
+        "values": {name: plain_value(x[name]) for name, _ in ordered if x.get(name) is not None},
         **({} if target is None else {"target": plain_label(target)}),
     }
 

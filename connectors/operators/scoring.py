@@ -20,17 +20,22 @@ from connectors.operators.learning import LearningTelemetry, SingleLearning
 from connectors.operators.outputs import Origin
 from connectors.settings.tables import Settings
 from streamk.learners.loading import MODEL
+from streamk.learners.summary import Summary
 
 log = logging.getLogger(__name__)
 _COMPARED = 64  # events whose fields are compared with those learned; so many the first batch may have
 
 
 class ModelInUse(NamedTuple):
-    """A published model that predicts, its name and version, and the fields that it has learned."""
+    """A published model that predicts, its name and version, the fields that it has learned, and its summary.
+
+    The learner is frozen; the summary is of before that.
+    """
 
     learner: Model
     origin: Origin
     fields: LearnedFields
+    summary: Summary
 
 
 class Scorer(SingleLearning):

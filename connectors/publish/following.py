@@ -187,7 +187,7 @@ class Follower:
         stored = stored_of_extra(extra)
         fields = LearnedFields.of([ModelFile(Path(read.name), learner, stored)], self._settings.events.target)
         origin = Origin(read.name, version_of(read.model, learner.events), self._settings.reader)
-        return ModelInUse(learner.frozen(), origin, fields), stored
+        return ModelInUse(learner.frozen(), origin, fields, learner.summary()), stored
 
     def _refuse(self, read: _Read, why: str) -> None:
         if (digest := hashlib.sha256(read.model).digest()) != self._refused:

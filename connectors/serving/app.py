@@ -150,8 +150,7 @@ def _telemetry(service: Service, path: str) -> Callable[[Request], Response]:
 
 def _report(service: Service) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
-        summary = {} if service.using is None else service.using.learner.summary()
-        return Response(service.telemetry.page(summary), media_type="text/html")
+        return Response(service.telemetry.page(service.summary()), media_type="text/html")
 
     return respond
 
@@ -161,7 +160,10 @@ def _post(service: Service, path: str) -> Callable[[Request], Awaitable[Response
         try:
             return answer(await _answered(service, path, await request.body()))
         except (RequestError, msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            return answer({"error": str(error)}, 422 if isinstance(error, RequestError) else 400)
+            if isinstance(error, RequestError):
+                return answer({"error": str(error)}, 422)
+            example = msgspec.json.encode(EXAMPLES[path]).decode()
+            return answer({"error": f"{error}; a body is like {example}"}, 400)
         except Failure as failure:  # a full disk, as a rule
             log.error("%s", failure)
             return answer({"error": "the log of requests cannot be written; nothing was learned"}, 503)

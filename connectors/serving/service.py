@@ -41,6 +41,7 @@ from connectors.state.training import first_model
 from streamk.encoding.rows import RowError, slices
 from streamk.evaluation.metric import decide
 from streamk.learners.loading import MODEL
+from streamk.learners.summary import Summary
 
 log = logging.getLogger(__name__)
 _TOGETHER = 4  # events that are learned before other requests get their turn
@@ -96,6 +97,11 @@ class Service:
         self.telemetry.predicts_with(current.origin.version)
         return Using(current.learner, current.origin)
 
+    def summary(self) -> Summary:
+        """Return the summary of the model that answers now; it is empty before the first one."""
+        current = self._follower.current
+        return Summary() if current is None else current.summary
+
     @property
     def decoder(self) -> Decoder:
         """The decoder of events, which reads them as the model's were read."""
@@ -146,7 +152,6 @@ class Service:
         if using is None:
             return {"model": None}
         learner, figures = using.learner, self.telemetry.figures()
-        summary = learner.summary()
         labels = labels_of(learner)
         return {
             **using.origin._asdict(),
@@ -155,7 +160,7 @@ class Service:
             "target": self.decoder.format.target,
             "numbers": learner.number_names,
             "labels": None if labels is None else labels,
-            "relevance": summary.get("relevance", {}),
+            "relevance": self.summary().by_field(),
             "learns": self.learns,
             "waiting": len(learner.waiting),
             **{name: figures[name] for name in ("loss", "error") if name in figures},
@@ -233,6 +238,10 @@ class LearningService(Service):
         """The learner."""
         learner = self._operator.learner
         return Using(learner, Origin(self._settings.events.target, str(learner.events), "requests"))
+
+    def summary(self) -> Summary:
+        """Return the summary of the learner."""
+        return self._operator.learner.summary()
 
     def _learn(self, partition: str, records: Sequence[Raw]) -> Processed:
         processed = self._operator.process(partition, records)

@@ -96,8 +96,8 @@ class FieldValues(NamedTuple):
         gaps = {}
         if numbers:
             first, second = (np.stack([part[name].numbers for name in numbers]) for part in (before, now))
-            found = _gaps(first, second, first.shape[1], second.shape[1])
-            gaps = dict(zip(numbers, found.tolist(), strict=True))
+            largest = _gaps(first, second, first.shape[1], second.shape[1])
+            gaps = dict(zip(numbers, largest.tolist(), strict=True))
         return {name: gaps[name] if name in gaps else before[name].distance(now[name]) for name in both}
 
 

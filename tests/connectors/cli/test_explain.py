@@ -67,6 +67,9 @@ def test_record_is_explained_by_what_predict_prints(files):
         assert found["prediction"] == pytest.approx(row["p(True)"], abs=1e-9)
         assert found["base"] + sum(found["contributions"].values()) == pytest.approx(row["p(True)"], abs=1e-6)
         assert found["contributions"].keys() == {"amount", "country", "when", "note"}
+        written = (files / "log.csv").read_text().splitlines()[row["line"] - 1].split(",")
+        assert found["values"]["when"] == f"{written[2]}:00"
+        assert found["values"]["amount"] == float(written[0])
         assert (found["label"], found["target"]) == ("True", row["target"])
 
 
