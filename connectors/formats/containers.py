@@ -20,6 +20,10 @@ _NAMESPACES = re.compile(
     rb"([-+]?\d[\d.]*( [\d.]+)?( '?[^\s|,;]+)?)?\s*\|[\w:.]* ?[^\s|,;]+(:[-+\d.eE]+)?( [^\s|,;]+)*\n"
 )
 _ASIDE = re.compile(r"/$|^__MACOSX/|(^|/)\.DS_Store$")  # directories, and what macOS adds
+_DECIMAL = re.compile(
+    r"[^\w.,]*\d[\d.,]*([.,])(?:\d{1,2}|\d{4,})\s?[^\d.,]{0,8}"
+)  # of three digits: thousands
+_COMMA = re.compile(r"([^\w.,]*)(\d{1,3}(?:\.\d{3})+|\d+)(,\d+)?(\D{0,8})")
 _MANY = 0.04  # share of control bytes, of which text has none
 _TABLE = "save its table as CSV or Parquet"
 _KINDS: Mapping[str, Sequence[bytes]] = {  # what it is and what to do, and how it begins
@@ -111,9 +115,10 @@ def in_zip(name: str, file: IO[bytes]) -> IO[bytes] | None:
 
 
 def sheet_of(name: str, file: IO[bytes]) -> tuple[bytes, str]:
-    """Return the first sheet of an Excel file that has values as CSV, and a sentence about it.
+    """Return the first sheet of an Excel file that is no cover as CSV, and a sentence about it.
 
-    A row is a line. Dates are ISO 8601, whole numbers have no fraction, and line ends in cells are blanks.
+    It has at least a tenth of the values of the sheet with most. A row is a line.
+    Dates are ISO 8601, whole numbers have no fraction, and line ends in cells are blanks.
 
     Raises
     ------
@@ -128,23 +133,38 @@ def sheet_of(name: str, file: IO[bytes]) -> tuple[bytes, str]:
         ) from None
     try:
         book = load_workbook(file)
-        for sheet in book.sheet_names:
-            rows = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
-            if any(any(cell != "" for cell in row) for row in rows):
-                break
-        else:
-            raise ValueError(f"{name} is an Excel file without values")
+        sheets = [book.get_sheet_by_name(each).to_python(skip_empty_area=False) for each in book.sheet_names]
     except CalamineError as error:
         raise ValueError(
             f"{name} is a file of Office or is damaged, and has no sheet to read ({error})"
         ) from None
+    values = [sum(cell != "" for row in rows for cell in row) for rows in sheets]
+    if not any(values):
+        raise ValueError(f"{name} is an Excel file without values")
+    place = next(k for k, count in enumerate(values) if count >= max(values) / 10)
+    rows, sheet = sheets[place], book.sheet_names[place]
     others = [repr(each) for each in book.sheet_names if each != sheet]
-    more = f", and not {', '.join(others)}" if others else ""
+    more = f", and not {', '.join(others)}; save another one as CSV to read it" if others else ""
+    texts = [cell.strip() for row in rows for cell in row if isinstance(cell, str)]
+    commas = {match[1] for match in map(_DECIMAL.fullmatch, texts) if match is not None} == {","}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in rows:
-        writer.writerow(list(map(_cell, row)) if any(cell != "" for cell in row) else [])
+        cells = [_with_point(cell) if commas and isinstance(cell, str) else _cell(cell) for cell in row]
+        writer.writerow(cells if any(cells) else [])
     return text.getvalue().encode(), f"{name} is an Excel file; its sheet {sheet!r} is read{more}"
+
+
+def _with_point(text: str) -> str:
+    """Return a number that is a text with decimal comma as the numbers of other cells are written.
+
+    >>> [_with_point(each) for each in ("2,5 %", "-1.234,56 €", "1.789", "31.12.2024", "Bad, Ems")]
+    ['2.5 %', '-1234.56 €', '1789', '31.12.2024', 'Bad, Ems']
+    """
+    if (match := _COMMA.fullmatch(text.strip())) is None:
+        return _cell(text)
+    before, whole, fraction, unit = match.groups("")
+    return before + whole.replace(".", "") + fraction.replace(",", ".") + unit
 
 
 def _cell(value: object) -> str:

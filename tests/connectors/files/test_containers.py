@@ -147,8 +147,25 @@ def test_the_first_sheet_with_values_and_lines_above_its_header(tmp_path):
     log, rows = events(path)
     assert [line for line, _, _ in rows] == [5 + k for k in range(60)]
     assert rows[1][1] == {"day": rows[1][1]["day"], "shop": "Bad, Ems", "n": 1}
-    assert f"{path} is an Excel file; its sheet 'Data' is read, and not 'Cover', 'More'" in log.notes
+    assert f"{path} is an Excel file; its sheet 'Data' is read, and not 'Cover', 'More'" in log.notes[0]
     assert f"{path}: line 4 names the columns, and the 3 above are skipped" in log.notes
+
+
+def test_a_cover_is_no_table_and_numbers_that_are_texts_have_their_own_decimal_mark(tmp_path):
+    stream, when = io.BytesIO(), [f"2024-05-{day:02} 08:00" for day in range(1, 31)]
+    frame = pd.DataFrame(
+        {"day": pd.to_datetime(when), "bar": [1.5, 2.25, 3] * 10, "kg": ["1.789", "12.050"] * 15}
+    )
+    frame["y"] = [f"{2.1 + 0.3 * k:.1f} %".replace(".", ",") for k in range(30)]
+    with pd.ExcelWriter(stream) as book:
+        pd.DataFrame({"Report": ["Line"], "2024": [4]}).to_excel(book, sheet_name="Cover", index=False)
+        frame.to_excel(book, sheet_name="Data", index=False)
+    path = written(tmp_path, stream.getvalue())
+    log, rows = events(path)
+    assert f"{path} is an Excel file; its sheet 'Data' is read, and not 'Cover'" in log.notes[0]
+    assert [fields["bar"] for _, fields, _ in rows[:3]] == [1.5, 2.25, 3]
+    assert [fields["kg"] for _, fields, _ in rows[:2]] == [1789, 12050]
+    assert [y for _, _, y in rows[:2]] == ["2.1", "2.4"]
 
 
 def test_excel_without_the_library_is_a_sentence(tmp_path, monkeypatch):
