@@ -159,6 +159,10 @@ def skipped(unreadable: int, unlabelled: int, target: str = "a target") -> str:
     return f"skipped {count:,} row{'s' * (count != 1)}: {reasons}" if reasons else ""
 
 
+class NoRecordError(ValueError):
+    """A line of CSV is no record, as one of totals or of the names again."""
+
+
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A decoded record; a struct, which is made several times as fast as a tuple with names."""
 
@@ -550,9 +554,9 @@ class Decoder:
         cells = rows[0]
         first = cells[0].removeprefix(_MARK).strip()
         if first == self._names[0] and numbered([first, *map(str.strip, cells[1:])])[0] == self._names:
-            raise ValueError("the header again")
+            raise NoRecordError("the header again")
         if (total := self.total_in(cells)) is not None:
-            raise ValueError(f"a row of totals ({total!r})")
+            raise NoRecordError(f"a row of totals ({total!r})")
         return cells
 
     def total_in(self, cells: Sequence[str]) -> str | None:
@@ -608,6 +612,8 @@ class Decoder:
         """
         try:
             fields = self._parse(value)
+        except NoRecordError:
+            raise
         except (ValueError, RecursionError, csv.Error, TypeError) as error:
             raise ValueError(f"cannot be decoded: {error}") from None
         if type(fields) is not dict:

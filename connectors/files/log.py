@@ -348,16 +348,16 @@ class ReplayLog(Log):
             require_inputs(self.columns, self.format)
             stored = () if self.learned is None else self.learned.read
             notes += missing_fields(self.columns, self.format, stored)
+            known = self.format.types
             self.format = self.format.with_types(types_of(self.columns, self.format))
             source.use(self.format)
-            notes += [*noted(self.columns, self.format), *self.columns.notes]
+            types = self.format.types
+            inferred = [each for each in self.columns if known.get(each.name) != types.get(each.name)]
+            notes += [*noted(inferred, self.format), *self.columns.notes]
         if isinstance(source, Lines) and file.form == "csv":
-            if file.delimiter is None:
-                notes.insert(0, f"read as {source.dialect}")
             self._before = source.dialect.decimal
             self.dialect = self.dialect or source.dialect
-            if self.format.dialect is not None and source.dialect != tuple(self.format.dialect):
-                notes.insert(1, f"the model has learned {Dialect(*self.format.dialect)}")
+            notes[:0] = self._of_dialect(source.dialect, file)
         if self.learned is not None:
             notes += self._compared(self.learned, source, file)
         if file.encoding != "utf-8":
@@ -370,6 +370,19 @@ class ReplayLog(Log):
             batch.done = done + int(read * source.share)
             batch.misfits = source.decoder.take_misfits()
             yield batch
+
+    def _of_dialect(self, dialect: Dialect, file: OpenFile) -> list[str]:
+        """Return sentences on a dialect that was inferred, if it is not the one that a model has learned."""
+        format = self.format
+        if format.delimiter and format.decimal:
+            return []
+        learned = None if format.dialect is None else Dialect(*format.dialect)
+        if dialect == learned:
+            return []
+        return [
+            *([f"read as {dialect}"] if file.delimiter is None else []),
+            *([f"the model has learned {learned}"] if learned is not None else []),
+        ]
 
     def _compared(self, learned: LearnedFields, source: Records, file: OpenFile) -> list[str]:
         """Return sentences on the fields of a file that a model has not learned, or misses."""

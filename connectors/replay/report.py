@@ -217,8 +217,10 @@ def left_out(run: Replay, log: Log) -> str:
         sentences.append(f"{run.refused:,} {what} rejected and skipped")
     if skipped := log.left_out():
         sentences.append(skipped)
-    examples = [*log.examples, *run.examples]
-    return "; ".join(sentences) + (f" ({examples[0]})" if sentences and examples else "")
+    first = next(iter([*log.examples, *run.examples]), "")
+    if log.unreadable:  # which the sentence says of all
+        first = str(first).replace(": cannot be decoded: ", ": ", 1)
+    return "; ".join(sentences) + (f" ({first})" if sentences and first else "")
 
 
 def plot(runs: dict[str, Replay], path: Path) -> None:

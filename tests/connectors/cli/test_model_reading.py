@@ -72,7 +72,7 @@ def test_the_decimal_mark_is_the_one_that_was_learned(tmp_path, how):
         new.write_text(text)
         done, found = predicted(path, new)
         assert done.exit_code == 0, done.output
-        assert "between values and decimal commas; --delimiter" in sentences(done)
+        assert "between values and decimal" not in sentences(done)
         assert found == predicted(path, new, "--decimal", ",")[1]
         assert found != predicted(path, new, "--decimal", ".")[1]
     new.write_text("amount,y\n1.5,1.5\n2.5,2.5\n")  # another export: its delimiter is another one
@@ -110,8 +110,8 @@ def test_strings_that_are_missing_are_the_ones_that_were_learned(tmp_path):
         ("a,B,y\n1,u,p\n", 0, "has no field 'b' (did you mean 'B'?), which {m} has learned: it is missing"),
         ("a,b,Y\n1,u,p\n", 0, "has no field 'y' to score predictions with; did you mean 'Y'?"),
         ("a,b,more,y\n1,u,2,p\n", 0, "has the field 'more', not learned by {m}"),
-        ("y,b,a\np,u,1\n", 0, "read as CSV with commas"),
-        ("a,b\n1,u\n", 0, "read as CSV with commas"),
+        ("y;b;a\np;u;1\n", 0, "read as CSV with semicolons"),
+        ("a;b\n1;u\n", 0, "read as CSV with semicolons"),
     ],
 )
 def test_fields_that_are_missing_new_or_renamed_are_named(model, tmp_path, text, code, said):
@@ -127,6 +127,20 @@ def test_fields_that_are_missing_new_or_renamed_are_named(model, tmp_path, text,
         elif '"' in text or "y" not in text:
             continue  # without a target, nothing is replayed
         assert said.format(m=model) in sentences(done)
+
+
+def test_what_a_model_has_learned_is_not_printed_as_inferred(tmp_path):
+    log, model = tmp_path / "train.csv", tmp_path / "m.streamk"
+    log.write_text("day;speed;y\n" + "".join(f"{k % 28 + 1}.01.2024;{k},5 rpm;{k % 2}\n" for k in range(60)))
+    done = run("replay", log, "--target", "y", *FAST, "--baseline", "none", "--save", model)
+    for inferred in ("CSV with semicolons", "date or time: day", "numbers with a unit: speed"):
+        assert f"read as {inferred}" in sentences(done)
+    for command in (["predict", model, log], ["explain", model, log], ["replay", log, "--learner", model]):
+        done = run(*command)
+        assert done.exit_code == 0, done.output
+        assert "read as" not in sentences(done)
+    log.write_text(log.read_text().replace(";", "\t"))
+    assert "read as CSV with tabs" in sentences(run("predict", model, log))
 
 
 def test_fields_of_every_file_are_compared(model, table, tmp_path):
@@ -162,7 +176,7 @@ def test_a_replay_continues_as_the_model_was_learned(tmp_path):
     after = tmp_path / "after.streamk"
     done = run("replay", new, "--learner", path, *options, "--save", after)
     assert done.exit_code == 0, done.output
-    assert "decimal commas" in sentences(done)
+    assert "read as" not in sentences(done)
     assert load(after).stored == load(path).stored
     assert load(after).learner.events == 202
 

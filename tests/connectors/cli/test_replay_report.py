@@ -46,7 +46,8 @@ def test_from_a_csv_of_their_own_to_a_page(logs, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "semicolons between values and decimal commas" in done.stderr
     assert "classification, since `label` has " in done.stderr
-    assert "skipped 2 rows: 2 that cannot be decoded" in done.stdout
+    assert "skipped 2 rows: 2 that cannot be decoded (" in done.stdout
+    assert done.stdout.count("cannot be decoded") == 1
     found = json.loads((report / "results.json").read_text())
     assert found["events"] == 3000
     assert [each["name"] for each in found["contenders"]] == [
