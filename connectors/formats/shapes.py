@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from connectors.events.schema import parse_number
@@ -24,6 +24,7 @@ _SURE = 3  # columns at least that blanks separate
 _MANY = 10  # lines of as many values, of which a quarter that are numbers is enough
 _SAME = 0.95  # share of lines that have as many values as most
 _RULE = re.compile(r"(?=.*[-=─═━]{2})[-=─═━\s|+:,;│┼├┤┌┐└┘┬┴╪╞╡║╔╗╚╝╬╠╣]+")
+_DASHES = re.compile(r"[\s|,;│]*--(?:[\s|,;│]+--)*[\s|,;│]*")  # a rule, or values that are missing
 _BARS = "|│║"
 _WORD = re.compile(r'"[^"]*"|\S+')
 _SINGLE = re.compile(r"'[^']*'(?:([,;\t|])'[^']*'(?:\1'[^']*')*)")
@@ -32,11 +33,21 @@ _BLANK = re.compile(r'([,;|\t]) +"')
 
 
 class _Shape(NamedTuple):
-    """How a line is written as CSV, a sentence about it, and the delimiter, if that is known."""
+    """How a line is written as CSV, a sentence about it, and the delimiter, if that is known.
+
+    ``names`` are the line above the rule, if there is one.
+    """
 
     line_of: Callable[[str], str]
     what: str
     delimiter: str | None = None
+    names: str | None = None
+
+    def is_rule(self, line: str, before: str | None) -> bool:
+        """Return whether a line is a rule, by the line before it."""
+        if self.names is None or not _RULE.fullmatch(line):
+            return False
+        return before in (None, self.names) or not _DASHES.fullmatch(line)
 
 
 def shape_of(name: str, text: bytes) -> Rewritten | None:
@@ -56,40 +67,46 @@ def shape_of(name: str, text: bytes) -> Rewritten | None:
     if shape is None:
         return None
     line_of = shape.line_of
-    delimiter = shape.delimiter or sniff("\n".join(map(line_of, lines))).delimiter
+    plain = lines if shape.names is None else [line for line in lines if not _RULE.fullmatch(line)]
+    delimiter = shape.delimiter or sniff("\n".join(map(line_of, plain))).delimiter
 
-    def rewritten(line: bytes) -> bytes:
-        return line_of(line.decode("utf-8", "surrogateescape").rstrip("\r")).encode(
-            "utf-8", "surrogateescape"
-        )
+    def rewrite(parts: Iterator[bytes]) -> Iterator[bytes]:
+        before: str | None = None
 
-    return Rewritten(by_line(rewritten), f"{name} {shape.what}", delimiter)
+        def rewritten(line: bytes) -> bytes:
+            nonlocal before
+            text = line.decode("utf-8", "surrogateescape").rstrip("\r")
+            rule = shape.is_rule(text, before)
+            before = text if text.strip() else before
+            return b"" if rule else line_of(text).encode("utf-8", "surrogateescape")
+
+        return by_line(rewritten)(parts)
+
+    return Rewritten(rewrite, f"{name} {shape.what}", delimiter)
 
 
 def _ruled(lines: Sequence[str]) -> _Shape | None:
     """Return the shape of a table with a rule below its names; with bars, or as CSV."""
-    at = next((k for k, line in enumerate(lines[:_NEAR]) if _RULE.fullmatch(line)), None)
+    rules = [k for k, line in enumerate(lines[:_NEAR]) if _RULE.fullmatch(line)]
+    at = next((k for k in rules if k == 1 or not _DASHES.fullmatch(lines[k])), None)
     if at is None or "".join(lines[:at]).count('"') % 2:  # a line of a value in quotes
         return None
     plain = [line for line in lines if not _RULE.fullmatch(line)]
+    names = lines[at - 1] if at else ""
     bar = max(_BARS, key=plain[0].count) if plain else "|"
     if plain and bar in plain[0]:
         outer = plain[0].strip().startswith(bar)
 
         def cells_of(line: str) -> str:
-            if _RULE.fullmatch(line) or bar not in line:
-                return "" if _RULE.fullmatch(line) else line
+            if bar not in line:
+                return line
             cells = line.strip().removeprefix(bar).removesuffix(bar) if outer else line
             return _row([cell.strip() for cell in cells.split(bar)], "|")
 
-        return _Shape(cells_of, "is a table drawn with bars; its rules are skipped", "|")
+        return _Shape(cells_of, "is a table drawn with bars; its rules are skipped", "|", names)
     inner = _blank_separated(plain)
-    line_of = inner.line_of if inner else str
-    return _Shape(
-        lambda line: "" if _RULE.fullmatch(line) else line_of(line),
-        "has a rule below the names of its columns, which is skipped",
-        inner and inner.delimiter,
-    )
+    what = "has a rule below the names of its columns, which is skipped"
+    return _Shape(inner.line_of if inner else str, what, inner and inner.delimiter, names)
 
 
 def _blank_separated(lines: Sequence[str]) -> _Shape | None:

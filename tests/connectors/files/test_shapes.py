@@ -136,6 +136,29 @@ def test_a_shape_is_read_right(tmp_path, shape):
         assert str(log.examples[0]).startswith(f"{log.name}, line ")
 
 
+@pytest.mark.parametrize(
+    "shape",
+    ["a rule below the names", "columns of blanks and a rule", "a table of MySQL", "a table of Markdown"],
+)
+def test_a_row_of_dashes_in_a_table_with_rules_is_a_row_of_missing_values(tmp_path, shape):
+    lines = SHAPES[shape].splitlines()
+    between = "|" if "|" in lines[1] else "," if "," in lines[0] else " "
+    row = between.join(["--"] * 4)
+    lines[9:9] = [row if between == "," else f"| {row.replace('|', ' | ')} |" if between == "|" else row]
+    log, rows = rows_of(written(tmp_path, "\n".join(lines)))
+    assert len(rows) == 41 - log.unreadable
+    assert [row for row in rows if row[:2] == [None, None]]
+    assert {name: misfits.count for name, misfits in log.misfits.items()} == {"a": 1, "b": 1}
+
+
+def test_a_rule_of_two_dashes_a_column_is_a_rule_below_names_alone(tmp_path):
+    text = "id,nm,yy\n--,--,--\n" + "1,2,0.5\n" * 9 + "--,--,--\nid,nm,yy\n--,--,--\n" + "1,2,0.5\n" * 9
+    log, rows = rows_of(written(tmp_path, text), "yy", types=["id=number", "nm=number"])
+    assert (len(rows), log.unreadable, rows.count([None, None, "--"])) == (19, 1, 1)
+    log, rows = rows_of(written(tmp_path, "id,nm,yy\n" + "1,2,0.5\n--,--,--\n" + "1,2,0.5\n" * 9), "yy")
+    assert (len(rows), log.misfits["id"].count) == (11, 1)
+
+
 @pytest.mark.parametrize("between", ["  ", " ", "\t  "])
 def test_numbers_with_blanks_between(tmp_path, between):
     _, rows = rows_of(written(tmp_path, numeric(between)))
