@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from connectors.events.decoding import EventFormat
 from connectors.events.names import listed, suggestion
-from connectors.events.schema import LOOK, parse_number
+from connectors.events.schema import DATETIME, LOOK, MISFIT, NUMBER, infer, parse_number, reader_of
 
 DELIMITERS = ",;\t|"
 _RARE = (
@@ -29,6 +30,9 @@ _UNIT = re.compile(r"(?<=\d)\s?[^\W\d_]{1,10}([²³]|/[^\W\d_]{1,4})?\s*$")
 _FEW = 20  # different versions
 _PREAMBLE = 50  # rows among which the header is
 _BELOW = 0.3  # share of rows by which a header below others counts less
+_BRACKETS = re.compile(r"\[.*\]|\(.*\)|<.*>|\{.*\}")
+_NONE = "", "-", "--", "–", "—", "?", ".", "(1)", "[1]"  # in a row of units, or of missing values
+_SURE, _MOSTLY, _LONG_UNIT = 3, 0.9, 20  # values of a column and share of one type, and letters of a unit
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
 
@@ -262,3 +266,49 @@ def seems_record(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     numbers = [_NUMBER.fullmatch(name) is not None for name in names]
     words = [k for k, name in enumerate(names) if name.strip() and not numbers[k]]
     return any(numbers) and any(len(row) > k and row[k] == names[k] for k in words for row in rows)
+
+
+def seems_units(
+    row: Sequence[str], rows: Sequence[Sequence[str]], decimal: str, format: EventFormat, names: Sequence[str]
+) -> bool:
+    """Return whether a row below the names of columns has their units, and no value.
+
+    It has none that fits a column of numbers or dates, and nothing above other columns but brackets; at least
+    half of the columns have a unit, or all units have brackets.
+
+    >>> rows, format = [["7", "1.5", "a"]] * 3, EventFormat()
+    >>> [seems_units(row, rows, ".", format, "xyz") for row in (["kg", "mm", ""], ["7", "mm", ""])]
+    [True, False]
+    """
+    if len(row) != len(names):
+        return False
+    none = {*_NONE, *format.missing}
+    filled = {k: cell for k, cell in enumerate(row) if cell not in none}
+    columns = [[each[k] for each in rows if len(each) > k and each[k] not in none] for k in range(len(row))]
+    brackets = [bool(_BRACKETS.fullmatch(cell)) for cell in filled.values()]
+    units = [
+        cell
+        for k, cell in filled.items()
+        if _are_numbers(columns[k], decimal, format.types.get(names[k], ""))
+    ]
+    if not units or any(parse_number(cell, decimal) is not None for cell in filled.values()):
+        return False
+    if any(len(cell) > _LONG_UNIT for cell in units) or (2 * len(units) < len(row) and not all(brackets)):
+        return False
+    return all(
+        cell in units or bracketed or _fits_no_date(cell, names[k], columns[k])
+        for (k, cell), bracketed in zip(filled.items(), brackets, strict=True)
+    )
+
+
+def _are_numbers(values: Sequence[str], decimal: str, kind: str) -> bool:
+    """Return whether a column has numbers, by its type if it has few values."""
+    if len(values) < _SURE:
+        return kind.partition(":")[0] == NUMBER
+    return sum(parse_number(each, decimal) is not None for each in values) >= _MOSTLY * len(values)
+
+
+def _fits_no_date(cell: str, name: str, values: Sequence[str]) -> bool:
+    """Return whether a column has dates, and a cell is none."""
+    kind = infer(name, values)
+    return kind.partition(":")[0] == DATETIME and reader_of(kind)(cell) is MISFIT

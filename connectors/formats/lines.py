@@ -20,12 +20,20 @@ from numpy.typing import NDArray
 from connectors.contract.records import Raw
 from connectors.events.batches import BYTES, ROWS, BatchBuilder, RecordBatch
 from connectors.events.decoding import Decoder, EventFormat, Location
-from connectors.events.names import numbered
+from connectors.events.names import listed, numbered
 from connectors.events.schema import LOOK
 from connectors.events.values import Fields
 from connectors.formats.cells import POINT, CsvCells, csv_cells, room
 from connectors.formats.columns import Assembler
-from connectors.formats.dialect import Dialect, check_header, header_row, rows_of, seems_record, sniff
+from connectors.formats.dialect import (
+    Dialect,
+    check_header,
+    header_row,
+    rows_of,
+    seems_record,
+    seems_units,
+    sniff,
+)
 from connectors.formats.open_file import DAMAGE, WINDOWS, DamagedError, OpenFile, StoppedError, cut_short
 
 _PART = 1 << 20  # bytes read at once
@@ -171,6 +179,14 @@ class Lines:
         if seems_record(self.columns, rows[skipped + 1 :]):
             note = f"line {self.line} names the columns ({', '.join(self.columns[:5])}, …)"
             self.notes.append(f"{file.name}: {note}; if it is a record, --columns a,b,… gives their names")
+        below = rows[skipped + 1 :]
+        if below and seems_units(below[0], below[1:], dialect.decimal, format, self.columns):
+            _, end, lines = _next_record(whole, end, between)
+            self.line += lines
+            units = listed(list(filter(None, below[0])))
+            self.notes.append(
+                f"{file.name}: line {self.line} has the units of columns and is skipped: {units}"
+            )
         self.begins += end
         return dialect
 

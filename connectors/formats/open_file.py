@@ -473,7 +473,8 @@ class OpenFile:
             return arff_of(self.name, self.head[self.begins :])
         if form != "csv" and _JSON.match(text):
             return json_of(self.name, b" " * self.begins + text, self._ended)
-        return shape_of(self.name, text) if form in (None, "csv") and format.delimiter is None else None
+        how = shape_of(self.name, text) if form in (None, "csv") else None
+        return None if how and format.delimiter not in (None, how.delimiter) else how
 
     def _take(self, how: Rewritten | None) -> None:
         if how is None:

@@ -11,6 +11,7 @@ from connectors.cli.reading import FormatOptions
 from connectors.events.decoding import EventFormat
 from connectors.files.log import ReplayLog
 from connectors.formats.shapes import shape_of
+from tests.connectors.test_equal_events import require_equal
 
 
 def written(tmp_path, data):
@@ -138,6 +139,14 @@ def test_a_shape_is_read_right(tmp_path, shape):
 
 @pytest.mark.parametrize(
     "shape",
+    ["a rule below the names", "columns of blanks", "a table of psql", "single quotes", "names of rows of R"],
+)
+def test_every_command_reads_a_shape_alike(tmp_path, shape):
+    require_equal(written(tmp_path, SHAPES[shape]), "csv")
+
+
+@pytest.mark.parametrize(
+    "shape",
     ["a rule below the names", "columns of blanks and a rule", "a table of MySQL", "a table of Markdown"],
 )
 def test_a_row_of_dashes_in_a_table_with_rules_is_a_row_of_missing_values(tmp_path, shape):
@@ -157,6 +166,47 @@ def test_a_rule_of_two_dashes_a_column_is_a_rule_below_names_alone(tmp_path):
     assert (len(rows), log.unreadable, rows.count([None, None, "--"])) == (19, 1, 1)
     log, rows = rows_of(written(tmp_path, "id,nm,yy\n" + "1,2,0.5\n--,--,--\n" + "1,2,0.5\n" * 9), "yy")
     assert (len(rows), log.misfits["id"].count) == (11, 1)
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        ",[kg],(mm),°C", "-,kg,mm,°C", "yyyy-mm-dd,kg,mm,%", ",kg,-,°C", ",,,[m/s]", "UTC,kg,mm,-",
+        "(UTC),(kg),(1),(°C)",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rule", ["", "----,---,---,---\n"])
+def test_a_row_of_units_below_the_names_is_skipped_and_noted(tmp_path, units, rule):
+    rows = "".join(f"2024-01-{k % 28 + 1:02},{k % 5},{k},{k % 3}.5\n" for k in range(40))
+    log, found = rows_of(written(tmp_path, f"day,n,m,y\n{rule}{units}\n{rows}"))
+    assert (len(found), log.unreadable, log.misfits) == (40, 0, {})
+    assert found[0][1:] == [0, 0, "0.5"]
+    line = 3 if rule else 2
+    shown = ", ".join(filter(None, units.split(",")))
+    assert f"{log.name}: line {line} has the units of columns and is skipped: {shown}" in log.notes
+    require_equal(tmp_path / "log", "csv")
+
+
+def test_the_units_of_a_log_with_few_rows_are_recognised_by_known_types(tmp_path):
+    path = written(tmp_path, "n,m,y\nkg,mm,\n1,2,\n")
+    _, rows = rows_of(path, types=["n=number", "m=number"])
+    assert rows == [[1, 2, None]]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "2024-01-01,kg,1,0.5", "2024-01-01,-,-,-", "shop,-,-,-", ",NA,,", ",,err,", "red,kg,mm,°C",
+        "-,not yet there at all this early,(mm),°C",
+    ],
+)  # fmt: skip
+def test_a_first_row_that_may_be_a_record_stays(tmp_path, first):
+    rows = "".join(
+        f"{('2024-01-02', 'red')['red' in first or 'shop' in first]},{k},7,0.5\n" for k in range(9)
+    )
+    log, found = rows_of(written(tmp_path, f"day,n,m,y\n{first}\n{rows}"))
+    assert len(found) == 10
+    assert not any("units" in note for note in log.notes)
 
 
 @pytest.mark.parametrize("between", ["  ", " ", "\t  "])
@@ -288,7 +338,6 @@ SUITE = {
     "header only": "a,b,c\n",
     "single quotes": "a,b\n'x','y'\nit's,fine\n",
     "blank lines": "a,b\n\n1,2\n\n\n3,4\n\n",
-    "blanks around quotes": 'a,b\n1, "x"\n2,y\n',
     "a quote within": 'a,b\n1,5" pipe\n2,x\n',
     "tabs": "a\tb\n1\tx y\n2\tz\n",
     "bars": "a|b\n1|x,y\n2|z\n",
