@@ -52,6 +52,7 @@ _KEPT = 1 << 16  # names of fields
 _TOTALS = re.compile(
     r"(?:(?:grand|sub|overall)[ -]?)?totals?[ :]*|(?:sum|totaux|totale?s?|totaal|somme|suma)[ :]*"
     r"|(?:(?:gesamt|zwischen|end)?summe|(?:ins)?gesamt)[ :]*"
+    r"|total (?:general|geral|général)|итого|всего|razem|ogółem|toplam|合計|合计|总计|総計|小計[ :]*"
     r"|(?:average|durchschnitt|mittelwert|moyenne)[ :]*",
     re.IGNORECASE,
 )

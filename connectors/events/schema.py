@@ -42,12 +42,14 @@ LOOK = 1000  # records from which types are inferred
 _CURRENCY = (
     r"(?:[$€£¥₹₩₽₺₫₪฿]|USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|INR|SEK|NOK|DKK|PLN|BRL|MXN|ZAR|kr|zł|R\$|US\$)"
 )
-_GROUPS = {".": "[,' \u00a0\u202f’]", ",": "[.' \u00a0\u202f’]"}
+_GROUPS = {".": "[,' \u00a0\u2009\u202f’]", ",": "[.' \u00a0\u2009\u202f’]"}
+_SPACE = r"[\s\u00a0\u2009\u202f]"
 _NUMBERS = {
     decimal: re.compile(
-        rf"(?P<open>\()?(?P<sign>[+\-−])?\s?{_CURRENCY}?\s?(?P<inner>[+\-−])?"
+        rf"(?P<open>\()?(?P<sign>[+\-−])?{_SPACE}?{_CURRENCY}?{_SPACE}?(?P<inner>[+\-−])?"
         rf"(?P<whole>[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+|(?={re.escape(decimal)}\d))"
-        rf"(?:{re.escape(decimal)}(?P<part>\d*))?(?P<power>[eE][+\-]?\d+)?\s?(?:{_CURRENCY}|%)?(?P<last>[\-−])?(?P<close>\))?",
+        rf"(?:{re.escape(decimal)}(?P<part>\d*))?(?P<power>[eE][+\-]?\d+)?{_SPACE}?(?:{_CURRENCY}|%)?"
+        r"(?P<last>[\-−])?(?P<close>\))?",
         re.ASCII,
     )
     for decimal, group in _GROUPS.items()
@@ -59,7 +61,8 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:?\d{2}.*)?")
 _DAY = re.compile(r"(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\.0*)?", re.ASCII)
 _DATES = (
     "%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y",
-    "%m-%d-%Y",     "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
+    "%m-%d-%Y", "%Y年%m月%d日",
+    "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
 )  # fmt: skip
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 _FORMATS = (

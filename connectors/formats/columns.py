@@ -190,7 +190,7 @@ class Assembler:
         first = cells.starts[rows, (~missing[rows]).argmax(axis=1)]
         letters = np.frombuffer(data, np.uint8)[np.minimum(first, len(data) - 1)] | 32
         words[:] = False
-        for at in np.flatnonzero((letters >= ord("a")) & (letters <= ord("z"))).tolist():
+        for at in np.flatnonzero((letters >= ord("a")) & (letters <= ord("z")) | (letters > 127)).tolist():
             row, begin = rows[at], first[at]
             stop = cells.stops[row][cells.starts[row] == begin].max()
             words[row] = is_total(data[begin:stop].decode("utf-8", "replace"))

@@ -184,9 +184,7 @@ class Lines:
             _, end, lines = _next_record(whole, end, between)
             self.line += lines
             units = listed(list(filter(None, below[0])))
-            self.notes.append(
-                f"{file.name}: line {self.line} has the units of columns and is skipped: {units}"
-            )
+            self.notes.append(f"{file.name}: line {self.line} is skipped, as the units of columns: {units}")
         self.begins += end
         return dialect
 

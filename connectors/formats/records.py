@@ -10,13 +10,15 @@ from typing import Protocol
 import numpy as np
 
 from connectors.events.batches import RecordBatch
-from connectors.events.decoding import Decoder, EventFormat
+from connectors.events.decoding import Decoder, EventFormat, is_total
 from connectors.events.names import listed, suggestion
 from connectors.events.schema import (
+    CATEGORY,
     DATETIME,
     FEW_WORDS,
     IDENTIFIER,
     IGNORED,
+    LOOK,
     NO_INPUT,
     NUMBER,
     TEXT,
@@ -24,6 +26,7 @@ from connectors.events.schema import (
     ColumnProfiles,
     describe,
     parse_number,
+    reader_of,
 )
 from connectors.events.values import Fields
 from connectors.formats.lines import Lines
@@ -32,6 +35,12 @@ from connectors.formats.open_file import OpenFile
 from connectors.formats.parquet import ParquetRecords
 
 _CODE = re.compile(r"[A-Z]{2}")
+_NAMED_MONTH = re.compile(
+    r"(?:[^\W\d_]+[.,]*\s+)?\d{1,2}(?:\.|º|er)?[\s/-]*(?:de\s+|d['’])?(?P<month>[^\W\d_]{2,12})\.?[\s/,-]*"
+    r"(?:del?\s+)?(?:\d{4}|\d{2})(?:\s.*)?"
+)
+_MONTHS = 24  # different names at most, whole and short
+_BEFORE, _NEARLY = 5, 1e-4  # records before one of totals, and error of rounded sums
 _REPEATED, _DIFFERENT = 3, 0.9  # records that repeat the one before, and share of different ones
 _LEAST, _EXACT = 20, 1e-9  # records in which a column may say what the target is, and error of a correlation
 _NOTED = {
@@ -120,7 +129,8 @@ def columns_of(records: Records) -> ColumnProfiles:
     ]
     if columns and columns[-1].name == format.target:
         columns = [_with_leak(column, columns[-1], first, decimal) for column in columns]
-    return ColumnProfiles(columns, [*_none(columns), *_codes(values, first), *_repeated(first)])
+    notes = [*_none(columns), *_codes(values, first), *_of_months(columns, values)]
+    return ColumnProfiles(columns, [*notes, *_totals(columns, first, decimal), *_repeated(first)])
 
 
 def _none(columns: Sequence[ColumnProfile]) -> list[str]:
@@ -144,6 +154,52 @@ def _codes(values: Mapping[str, Sequence[object]], first: Sequence[Fields]) -> l
         if "NA" not in kept and any(fields.get(name) == "NA" for fields in first)
     ]
     return [f"NA of {name} is read as missing; if it is a code, --missing=N/A keeps it" for name in names]
+
+
+def _of_months(columns: Sequence[ColumnProfile], values: Mapping[str, Sequence[object]]) -> list[str]:
+    """Return a sentence for each column of strings that seem to be dates with names of months."""
+    notes = []
+    for column in columns:
+        if column.type.partition(":")[0] not in (CATEGORY, TEXT, IDENTIFIER) or column.distinct < 2:
+            continue
+        dates = [_NAMED_MONTH.fullmatch(str(each).strip()) for each in values[column.name]]
+        months = {date["month"].lower() for date in dates if date}
+        if sum(map(bool, dates)) >= _DIFFERENT * len(dates) and len(months) <= _MONTHS:
+            notes.append(
+                f"{column.name} seems to hold dates with names of months that are not English, as "
+                f"{column.examples[0]!r}, and is no date; write the months as numbers, as 2026-03-31"
+            )
+    return notes
+
+
+def _totals(columns: Sequence[ColumnProfile], first: Sequence[Fields], decimal: str) -> list[str]:
+    """Return a sentence if the last record of a short log has the sums of those before it."""
+    if not _BEFORE < len(first) < LOOK:
+        return []
+    last = {name: value for name, value in first[-1].items() if str(value or "").strip()}
+    types = {column.name: column.type for column in columns}
+    word = next(iter(last), "")
+    if types.get(word, "").partition(":")[0] in (NUMBER, DATETIME) and is_total(str(last[word])):
+        return []  # it is skipped
+    sums, exceeds = list[str](), False
+    for name in last:
+        if types[name].partition(":")[0] != NUMBER:
+            continue
+        read = reader_of(types[name], decimal)
+        *numbers, of_last = [_number(read(fields.get(name))) for fields in first]
+        total = sum(numbers)
+        if abs(total - of_last) > _NEARLY * abs(total):
+            return []
+        sums.append(name)
+        exceeds |= abs(total) > max(map(abs, numbers))
+    if not exceeds or len(sums) + len(types) - len(last) < 2:
+        return []
+    what = f"the last of the {len(first):,} records has the sums of {listed(sums)}"
+    return [f"{what}; if it is a row of totals, delete it, since it is learned"]
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) else 0.0
 
 
 def _with_leak(

@@ -93,9 +93,10 @@ def _ruled(lines: Sequence[str]) -> _Shape | None:
         return None
     plain = [line for line in lines if not _RULE.fullmatch(line)]
     names = lines[at - 1] if at else ""
-    bar = max(_BARS, key=plain[0].count) if plain else "|"
-    if plain and bar in plain[0]:
-        outer = plain[0].strip().startswith(bar)
+    bar = max(_BARS, key=lambda each: sum(each in line for line in plain))
+    barred = [line for line in plain if bar in line]
+    if 2 * len(barred) > len(plain):
+        names, outer = barred[0], barred[0].strip().startswith(bar)
 
         def cells_of(line: str) -> str:
             if bar not in line:

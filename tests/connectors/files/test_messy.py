@@ -208,7 +208,9 @@ def test_a_first_line_that_names_the_columns_stays(tmp_path, header):
     assert not any("above are skipped" in note for note in log.notes)
 
 
-@pytest.mark.parametrize("word", ["Total", "Summe", "GRAND TOTAL", "total:", "Gesamt"])
+@pytest.mark.parametrize(
+    "word", ["Total", "Summe", "GRAND TOTAL", "total:", "Gesamt", "Итого", "合計", "Ogółem"]
+)
 @pytest.mark.parametrize("rest", [",,,900", ",,450,900", ",7,450,900"])
 def test_a_row_of_totals_is_skipped_and_counted(tmp_path, word, rest):
     """Its first value is a word for totals, and the others are empty, or the word is none of its column."""
@@ -230,6 +232,72 @@ def test_a_row_of_totals_below_a_column_of_words(tmp_path, word, rest):
     assert (len(found), log.unreadable, log.unlabelled) == (81, 1, 0)
     assert log.examples[0] == f"{path}, line 42: a row of totals ({word!r})"
     require_equal(path, "csv")
+
+
+def of_shops(last, rows=40):
+    lines = [f"{'abc'[k % 3]},{k % 5},{k}.25,{k % 3}.5\n" for k in range(rows)]
+    return "shop,n,m,y\n" + "".join(lines) + last
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Total,80,790,59", "Kaikki,80,790.0,59.00", ",80,790,59", ",,790,59", ",80,,",
+        "Total (40),80,790.04,",
+    ],
+)  # fmt: skip
+def test_a_last_row_with_the_sums_of_the_others_is_named(tmp_path, last):
+    log, found = read(written(tmp_path, of_shops(last)))
+    named = [note for note in log.notes if "the last of the 41 records has the sums of " in note]
+    assert len(found) == 41 - log.unlabelled
+    assert len(named) == 1
+    assert named[0].endswith("; if it is a row of totals, delete it, since it is learned")
+
+
+@pytest.mark.parametrize("last", ["a,80,790,58", "a,,791,", "a,4,39.25,0.5", "Total,,,59"])
+def test_a_last_row_with_other_sums_or_that_is_skipped_is_not_named(tmp_path, last):
+    log, _ = read(written(tmp_path, of_shops(last)))
+    assert not any("sums of" in note for note in log.notes)
+    text = of_shops("").replace("shop", "day").replace("\na", "\n2024-01-01")
+    log, _ = read(written(tmp_path, text.replace("\nb", "\n2024-01-02").replace("\nc", "\n2024-01-03")
+        + "Total,80,790,59\n"))  # fmt: skip
+    assert log.unreadable == 1
+    assert not any("sums of" in note for note in log.notes)
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ("1. März 2026", "12. Januar 2026"), ("12 janv. 2026", "3 févr. 2026"), ("15-mag-2026", "1-ago-2026"),
+        ("3 de mayo de 2026", "4 de junio de 2026"), ("lundi 12 janvier 2026", "mardi 13 janvier 2026"),
+        ("1. mars 2026 12:30", "3. apríl 2026 09:00"), ("5 мая 2026", "17 июня 2026"),
+        ("15-mag-26", "1-ago-26"),
+    ],
+)  # fmt: skip
+def test_dates_with_months_in_another_language_are_named(tmp_path, dates):
+    text = "date,n,y\n" + "".join(f"{dates[k % 2]},{k},{'ab'[k % 3 > 0]}\n" for k in range(60))
+    assert (
+        f"date seems to hold dates with names of months that are not English, as {dates[0]!r}"
+        in (notes_of(tmp_path, text)[1])
+    )
+
+
+@pytest.mark.parametrize("values", [("12 March 2026", "3 May 2026"), ("2 eggs", "3 eggs"), ("12 ab 7", "x")])
+def test_other_values_are_no_dates_with_months_in_another_language(tmp_path, values):
+    text = "date,n,y\n" + "".join(f"{values[k % 2]},{k},{'ab'[k % 3 > 0]}\n" for k in range(60))
+    assert "names of months" not in notes_of(tmp_path, text)[1]
+
+
+@pytest.mark.parametrize("value", ["1\u2009234,5", "1\u202f234,5\u00a0€", "€\u00a01.234,5", "1\u00a0234,5"])
+def test_narrow_and_protected_blanks_belong_to_numbers(tmp_path, value):
+    rows = "".join(f"{value};{k % 7};{'ab'[k % 3 > 0]}\n" for k in range(60))
+    log, found = read(written(tmp_path, f"price;n;y\n{rows}"))
+    assert (log.format.types["price"], found[0][1]["price"]) == ("number", 1234.5)
+
+
+def test_dates_in_chinese_and_japanese_are_dates(tmp_path):
+    text = "date,y\n" + "".join(f"2026年{k % 12 + 1}月{k % 28 + 1}日,{'ab'[k % 3 > 0]}\n" for k in range(60))
+    assert notes_of(tmp_path, text)[0].format.types["date"] == "datetime:%Y年%m月%d日"
 
 
 def test_words_for_totals_may_be_values(tmp_path):

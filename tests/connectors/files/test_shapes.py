@@ -108,6 +108,7 @@ SHAPES = {
     + drawn("|", "|", "+---+-----+------+---+")
     + "+---+-----+------+---+\n",
     "a table of Markdown": drawn("|", "|", "|:--|---|--:|:-:|"),
+    "a table of SAP": "Stock\n\n" + "-" * 25 + "\n" + drawn("|", "|", "-" * 25) + "-" * 25 + "\n",
     "a table of box characters": "┌───┬─────┬──────┬───┐\n"
     + drawn("|", "|", "├───┼─────┼──────┼───┤").replace("|", "│")
     + "└───┴─────┴──────┴───┘\n",
@@ -183,7 +184,7 @@ def test_a_row_of_units_below_the_names_is_skipped_and_noted(tmp_path, units, ru
     assert found[0][1:] == [0, 0, "0.5"]
     line = 3 if rule else 2
     shown = ", ".join(filter(None, units.split(",")))
-    assert f"{log.name}: line {line} has the units of columns and is skipped: {shown}" in log.notes
+    assert f"{log.name}: line {line} is skipped, as the units of columns: {shown}" in log.notes
     require_equal(tmp_path / "log", "csv")
 
 
