@@ -25,6 +25,7 @@ from connectors.events.schema import (
     ColumnProfile,
     ColumnProfiles,
     describe,
+    infer,
     parse_number,
     reader_of,
 )
@@ -123,6 +124,8 @@ def columns_of(records: Records) -> ColumnProfiles:
             of_field = values.setdefault(name, [])
             if not records.decoder.is_missing(value):
                 of_field.append(value)
+    if records.decoder.form == "csv":
+        _without_totals(values, decimal)
     order = sorted(values, key=lambda name: name == format.target)
     columns = [
         describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order
@@ -131,6 +134,15 @@ def columns_of(records: Records) -> ColumnProfiles:
         columns = [_with_leak(column, columns[-1], first, decimal) for column in columns]
     notes = [*_none(columns), *_codes(values, first), *_of_months(columns, values)]
     return ColumnProfiles(columns, [*notes, *_totals(columns, first, decimal), *_repeated(first)])
+
+
+def _without_totals(values: dict[str, list[object]], decimal: str) -> None:
+    """Drop the words of rows of totals from the values of the first column, if it has no words else."""
+    for name in list(values)[:1]:
+        rest = [value for value in values[name] if not is_total(str(value))]
+        base = infer(name, rest, decimal).partition(":")[0] if len(rest) < len(values[name]) else ""
+        if base in (NUMBER, DATETIME):
+            values[name] = rest
 
 
 def _none(columns: Sequence[ColumnProfile]) -> list[str]:

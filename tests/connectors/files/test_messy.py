@@ -234,6 +234,15 @@ def test_a_row_of_totals_below_a_column_of_words(tmp_path, word, rest):
     require_equal(path, "csv")
 
 
+def test_many_rows_of_subtotals_leave_dates_dates(tmp_path):
+    days = ["".join(f"2024-01-{day + 1:02},{k},{k % 3}.5\n" for k in range(5)) for day in range(12)]
+    path = written(tmp_path, "day,n,y\n" + "".join(f"{rows}Zwischensumme,10,7.5\n" for rows in days))
+    log, found = read(path)
+    assert (len(found), log.unreadable, log.misfits) == (60, 12, {})
+    assert log.format.types["day"] == "datetime:iso"
+    require_equal(path, "csv")
+
+
 def of_shops(last, rows=40):
     lines = [f"{'abc'[k % 3]},{k % 5},{k}.25,{k % 3}.5\n" for k in range(rows)]
     return "shop,n,m,y\n" + "".join(lines) + last
