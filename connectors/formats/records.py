@@ -139,10 +139,10 @@ def columns_of(records: Records) -> ColumnProfiles:
 def _without_totals(values: dict[str, list[object]], decimal: str) -> None:
     """Drop the words of rows of totals from the values of the first column, if it has no words else."""
     for name in list(values)[:1]:
-        rest = [value for value in values[name] if not is_total(str(value))]
-        base = infer(name, rest, decimal).partition(":")[0] if len(rest) < len(values[name]) else ""
+        kept = [value for value in values[name] if not is_total(str(value))]
+        base = infer(name, kept, decimal).partition(":")[0] if len(kept) < len(values[name]) else ""
         if base in (NUMBER, DATETIME):
-            values[name] = rest
+            values[name] = kept
 
 
 def _none(columns: Sequence[ColumnProfile]) -> list[str]:
