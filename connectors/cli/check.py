@@ -12,6 +12,7 @@ from connectors.cli.exits import exits, working
 from connectors.contract.errors import AWAY, CHECKPOINT, Failure, Interruption
 from connectors.daemon.logs import load_and_log
 from connectors.daemon.telemetry import Telemetry
+from connectors.formats.addresses import RemotePath
 from connectors.formats.open_file import require_writable
 from connectors.kafka.sections import TopicSourceSection
 from connectors.publish.following import Follower
@@ -50,8 +51,9 @@ def check(settings: Settings) -> Iterator[str]:
     store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
     for connector, sections in by_connector(settings.sections):
         yield from connector.check(sections, settings, store.identity())
-    there = next(each for each in (store.directory, *store.directory.absolute().parents) if each.exists())
-    require_writable(there, CHECKPOINT, "checkpoints.directory")
+    if not isinstance(directory := store.directory, RemotePath):  # an address is tried by reading it
+        there = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+        require_writable(there, CHECKPOINT, "checkpoints.directory")
     if settings.snapshots is not None:
         require_no_checkpoints(store)
         yield _snapshots(settings, settings.snapshots.topic)

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.cli.arguments import AsJson
-from connectors.cli.exits import connected, exits
+from connectors.cli.exits import connected, exits, usage
 from connectors.contract.errors import CHECKPOINT, USAGE, Failure
+from connectors.formats.addresses import Place, is_address, place
 from connectors.settings.file import load
 from connectors.settings.tables import Settings
 from connectors.state.aside import waiting_on_disk
@@ -27,13 +28,15 @@ checkpoints = typer.Typer(
     help="Look at checkpoints, and go back to one.",
 )
 SAVEPOINT = ".savepoint"
-Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]
+Directory = Annotated[
+    str, typer.Argument(help="checkpoints.directory of the settings, a path or an address.")
+]
 Stored = Annotated[
-    Path, typer.Argument(help="checkpoints.directory of the settings; or the settings, with [snapshots].")
+    str, typer.Argument(help="checkpoints.directory of the settings; or the settings, with [snapshots].")
 ]
 
 
-def _describe(path: Path) -> Json:
+def _describe(path: Place) -> Json:
     try:
         checkpoint = Checkpoint.read(path)
         learner = checkpoint.learner()
@@ -54,8 +57,8 @@ def _describe(path: Path) -> Json:
     }
 
 
-def _paths(directory: Path) -> list[Path]:
-    paths: list[Path] = CheckpointStore(directory).paths()
+def _paths(directory: Place) -> list[Place]:
+    paths = CheckpointStore(directory).paths()
     if not paths:
         raise Failure(USAGE, f"there are no checkpoints in {directory}")
     return paths
@@ -64,8 +67,9 @@ def _paths(directory: Path) -> list[Path]:
 @checkpoints.command("list", epilog="For example: streamk checkpoints list checkpoints")
 def list_command(directory: Directory, as_json: AsJson = False) -> None:
     """List the checkpoints of a directory, oldest first, and the savepoints."""
-    with exits():
-        rows = [_describe(path) for path in _paths(directory)]
+    with exits(), usage():
+        store = place(directory)
+        rows = [_describe(path) for path in _paths(store)]
         if as_json:
             typer.echo(json.dumps(rows))
             return
@@ -81,7 +85,7 @@ def list_command(directory: Directory, as_json: AsJson = False) -> None:
                 str(row["number"]), row["written"], f"{row['events']:,}", f"{row['bytes']:,}", positions
             )
         Console().print(table)
-        for path in sorted(directory.glob(f"*{SAVEPOINT}")):
+        for path in _savepoints(store):
             typer.echo(f"savepoint {path.stem}: {path.stat().st_size:,} bytes")
 
 
@@ -94,8 +98,8 @@ def show_command(
     as_json: AsJson = False,
 ) -> None:
     """Show what a checkpoint holds; the file itself is a model that streamk.load opens."""
-    with exits():
-        row = _describe(_numbered(directory, number))
+    with exits(), usage():
+        row = _describe(_numbered(place(directory), number))
         if as_json:
             typer.echo(json.dumps(row))
             return
@@ -118,7 +122,7 @@ def show_command(
         console.print(table)
 
 
-def _numbered(directory: Path, number: int | None) -> Path:
+def _numbered(directory: Place, number: int | None) -> Place:
     paths = _paths(directory)
     if number is None:
         return paths[-1]
@@ -138,7 +142,7 @@ def save_command(
     It is never removed. `streamk checkpoints rollback` goes back to it. With [snapshots], name the settings:
     the file, in their checkpoints.directory, then holds the newest snapshot of every partition.
     """
-    with exits(), connected():
+    with exits(), usage(), connected():
         directory, settings = _place(stored)
         if not name.replace("-", "").replace("_", "").isalnum() or name.isdigit():
             raise Failure(USAGE, f"{name!r}: a name has letters, digits, - and _, and is no number")
@@ -179,7 +183,7 @@ def rollback_command(
     old model becomes the newest checkpoint. With [snapshots], name the settings and a savepoint, and stop all
     daemons of the group: old snapshots become the newest ones, and the positions are theirs.
     """
-    with exits(), connected():
+    with exits(), usage(), connected():
         directory, settings = _place(stored)
         if settings is not None and settings.snapshots is not None:
             from connectors.state.savepoints import roll_back
@@ -203,7 +207,7 @@ def rollback_command(
         typer.echo(f"checkpoint {checkpoint.number} now holds the model of checkpoint {place}")
 
 
-def _at(directory: Path, place: str) -> Checkpoint:
+def _at(directory: Place, place: str) -> Checkpoint:
     """Return the checkpoint of a number, or the savepoint of a name."""
     if place.isdigit():
         return Checkpoint.read(_numbered(directory, int(place)))
@@ -211,17 +215,21 @@ def _at(directory: Path, place: str) -> Checkpoint:
     return Checkpoint.unpack(path.read_bytes(), str(path))
 
 
-def _savepoint(directory: Path, name: str) -> Path:
+def _savepoints(directory: Place) -> list[Place]:
+    return sorted(directory.glob(f"*{SAVEPOINT}"), key=lambda path: path.name)
+
+
+def _savepoint(directory: Place, name: str) -> Place:
     path = directory / f"{name}{SAVEPOINT}"
     if not path.exists():
-        there = ", ".join(sorted(each.stem for each in directory.glob(f"*{SAVEPOINT}"))) or "none"
+        there = ", ".join(each.stem for each in _savepoints(directory)) or "none"
         raise Failure(USAGE, f"there is no savepoint {name!r} in {directory}; there are {there}")
     return path
 
 
-def _place(stored: Path) -> tuple[Path, Settings | None]:
+def _place(stored: str) -> tuple[Place, Settings | None]:
     """Return a directory of checkpoints, and the settings if these were named."""
-    if not stored.is_file():
-        return stored, None
-    settings = load(stored)
+    if is_address(stored) or not Path(stored).is_file():
+        return place(stored), None
+    settings = load(Path(stored))
     return settings.checkpoints.directory, settings

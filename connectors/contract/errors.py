@@ -46,7 +46,8 @@ EXIT_CODES = {
     "the target or an input",
     CHECKPOINT: "a checkpoint cannot be written, or none is whole or of these settings; another model has "
     "the group; a snapshot is lost",
-    AWAY: "no broker answered at the start, or they were unavailable longer than kafka.away_seconds",
+    AWAY: "no broker answered at the start, or they were unavailable longer than kafka.away_seconds; or the "
+    "store of the checkpoints failed",
     DENIED: "the broker refused the credentials, the certificate or the permission",
     POSITION: "the position of the checkpoint is no longer in the source, was set from outside, or is lost",
     SINK: "predictions or dead letters cannot be written",

@@ -32,7 +32,8 @@ def split_names(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
-def _possible(path: Path) -> Path:
+def possible(path: Path) -> Path:
+    """Return a path, raising ValueError if no file can have it."""
     if "\0" in str(path) or any(len(part.encode(errors="replace")) > _LONGEST for part in path.parts):
         raise ValueError(
             f"no file can have such a name: it has a NUL, or a part of more than {_LONGEST} bytes"
@@ -41,7 +42,7 @@ def _possible(path: Path) -> Path:
 
 
 _LONGEST = 255  # bytes of a name of a file
-FilePath = Annotated[Path, AfterValidator(_possible)]
+FilePath = Annotated[Path, AfterValidator(possible)]
 
 
 class Limits(Section):

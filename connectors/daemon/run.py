@@ -24,6 +24,7 @@ from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.session import Session
 from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.telemetry import Telemetry
+from connectors.formats.addresses import RemotePath
 from connectors.operators.late_labels import late_labels
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.operators.scoring import ModelInUse, Scorer
@@ -233,7 +234,8 @@ class _Daemon:
 
     def __init__(self, live: LiveSettings, store: CheckpointStore, telemetry: Telemetry) -> None:
         self._live, self._store, self._telemetry, self.requests = live, store, telemetry, Requests()
-        self._aside = AsideStore(store)  # of all sessions, since each of them would lock the file
+        # of all sessions, since each of them would lock the file; at an address, as many wait as in memory
+        self._aside = None if isinstance(store.directory, RemotePath) else AsideStore(store)
         self._limit = RestartLimit(live.current.kafka.away_seconds, live.current.limits.restarts)
         follows = live.current.learner.follow is not None
         self._follower = Follower(live.current, telemetry) if follows else None

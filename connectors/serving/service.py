@@ -215,7 +215,7 @@ class LearningService(Service):
         self._operator = SingleLearning(settings, self._decoder, telemetry, late=late)
         self._checkpoint = store.newest() or Checkpoint("requests")
         self._operator.restore(self._checkpoint.parts or {MODEL: first_model(settings)})
-        self._log = RequestLog(store.directory)
+        self._log = RequestLog(store.local)
         self._position = self._checkpoint.partitions.get("requests", Progress(0)).position
         self._positions = deque[int](maxlen=self._due.keep)  # of the checkpoints
         self._unsaved, self._saved_at = 0, time.monotonic()
@@ -371,6 +371,7 @@ def _answer_of(output: Output) -> Answer:
 def learning(settings: Settings, telemetry: Telemetry) -> Iterator[LearningService]:
     """Open the service that learns into the directory of the settings' checkpoints."""
     store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
+    store.local  # noqa: B018 (an address has none)
     with store.locked():
         service = LearningService(settings, store, telemetry)
         try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     Field,
+    PlainValidator,
     SecretStr,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -28,6 +29,7 @@ from connectors.contract.sections import (
     Section,
     SinkSection,
     SourceSection,
+    possible,
     split_names,
 )
 from connectors.events.decoding import Decoder, EventFormat, Parse
@@ -35,6 +37,7 @@ from connectors.events.learners import DEFAULT, LEARNERS, Model, build
 from connectors.events.model_files import Stored, with_stored
 from connectors.events.schema import DATETIME
 from connectors.events.values import MISSING
+from connectors.formats.addresses import Place, RemotePath, is_address
 from connectors.formats.schema_registry import SchemaRegistry
 from connectors.kafka.sections import Kafka, TopicSinkSection
 from connectors.settings.registry import AnyLabels, AnyPredictions, AnySink, AnySource
@@ -196,10 +199,20 @@ class ChallengerSection(Section):
         return build(self.learner, task, self.parameters)
 
 
+def _place(value: object) -> Place:
+    if isinstance(value, str) and is_address(value):
+        return RemotePath.of(value)
+    if not isinstance(value, str | Path):
+        raise ValueError("must be a path, or an address as s3://bucket/prefix")
+    return possible(Path(value))
+
+
 class Checkpoints(Section):
     """Where the model and the positions are stored, and how often."""
 
-    directory: FilePath = Field(Path("checkpoints"), description="one for each daemon")
+    directory: Annotated[Place, PlainValidator(_place)] = Field(
+        Path("checkpoints"), description="one for each daemon; a path, or an address as s3://bucket/prefix"
+    )
     events: int = Field(100_000, ge=1, description="so many events after the last one")
     seconds: float = Field(60.0, gt=0.0, description="or so many seconds")
     keep: int = Field(3, ge=2, description="how many stay")

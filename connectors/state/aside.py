@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.formats.addresses import Place, RemotePath
 from connectors.state.disk import CheckpointStore
 
 FILE = "waiting.sqlite"
@@ -51,10 +52,10 @@ class Row(NamedTuple):
     event: bytes
 
 
-def waiting_on_disk(directory: Path) -> int:
+def waiting_on_disk(directory: Place) -> int:
     """Return how many events wait in a directory of checkpoints, for messages of commands."""
     path = directory / FILE
-    if not path.exists():
+    if isinstance(path, RemotePath) or not path.exists():
         return 0
     with explained(path), contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
         (count,) = file.execute("SELECT count(*) FROM waiting WHERE gone IS NULL").fetchone()
@@ -71,7 +72,7 @@ class AsideStore:
     """
 
     def __init__(self, store: CheckpointStore) -> None:
-        self._path, self._store = store.directory / FILE, store
+        self._path, self._store = store.local / FILE, store
         self._file: sqlite3.Connection | None = None
         self._checkpoint, self._count = 0, 0
         self._restored = False

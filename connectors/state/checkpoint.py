@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import NamedTuple, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
 from connectors.contract.records import Assigned, Committed, Processor
 from connectors.contract.sections import StartPolicy
+from connectors.formats.addresses import Place, RemotePath
 from streamk import model_file
 from streamk.arrays import Arrays
 from streamk.learners.learner import Learner
@@ -119,7 +119,7 @@ class Checkpoint:
         return loads(self.parts[MODEL], f"checkpoint {self.number}")
 
     @classmethod
-    def read(cls, path: Path) -> Checkpoint:
+    def read(cls, path: Place) -> Checkpoint:
         """Return the checkpoint in a file.
 
         Raises
@@ -155,8 +155,10 @@ class Checkpoint:
         except (TypeError, KeyError, AttributeError):
             raise ValueError(f"{where} is a model file, but not a checkpoint") from None
 
-    def write(self, path: Path) -> int:
-        """Write the file in one step, and return its size in bytes."""
+    def write(self, path: Place) -> int:
+        """Write the file in one step, and return its size in bytes; at an address it must be new."""
+        if isinstance(path, RemotePath):
+            return path.create(self.pack())
         return model_file.write(path, *self._content())
 
     def pack(self) -> bytes:

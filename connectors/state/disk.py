@@ -2,11 +2,15 @@
 
 The name of a checkpoint is a growing number. A file that fails its checksum is renamed to ``….damaged``, and
 the one before it is used.
+
+A directory at an address (:class:`connectors.formats.addresses.RemotePath`) has no lock. Every checkpoint is
+a new object there: of two processes that write the next number, one finds it taken and ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -15,9 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.contract.errors import AWAY, CHECKPOINT, USAGE, Failure
 from connectors.contract.records import Assigned, Operator, Sink, Source
 from connectors.contract.sections import StartPolicy
+from connectors.formats.addresses import Place, RemotePath
 from connectors.state.checkpoint import REMEDY, SUFFIX, Checkpoint, Committable, Saved
 from connectors.state.positions import (
     exceeds_commit,
@@ -36,7 +41,7 @@ class CheckpointStore:
     Parameters
     ----------
     directory
-        Made if it is not there.
+        Made if it is not there; of a file system, or at an address.
     keep
         How many checkpoints stay, at least two: the newest might be damaged, or not be granted
         (:mod:`connectors.state.positions`).
@@ -49,12 +54,18 @@ class CheckpointStore:
         If the directory cannot be made or written.
     """
 
-    def __init__(self, directory: Path, keep: int = 3, hours: int = 0, days: int = 0) -> None:
+    def __init__(self, directory: Place, keep: int = 3, hours: int = 0, days: int = 0) -> None:
         self.directory, self.keep, self.hours, self.days = directory, max(keep, 2), hours, days
+        self._last: int | None = None  # number of the checkpoint after which only this process may write
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[CheckpointStore]:
-        """Lock the directory, so that no other process writes there."""
+        """Lock the directory, so that no other process writes there; at an address, see :meth:`write`."""
+        if isinstance(self.directory, RemotePath):
+            with self._explained("opened"):
+                self.model, self._last = self._named(), self._highest()
+            yield self
+            return
         with self._explained("opened"):
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / "lock").open("a")
@@ -74,14 +85,19 @@ class CheckpointStore:
     def identity(self) -> str | None:
         """Return the name of the model in this directory, None before the first run."""
         with self._explained("read"):
-            path = self.directory / _IDENTITY
-            return path.read_text().strip() if path.exists() else None
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                return (self.directory / _IDENTITY).read_text().strip()
+            return None
 
     def _named(self) -> str:
         """Return the name of the model in this directory, which the first run gives it."""
         if (name := self.identity()) is not None:
             return name
         path = self.directory / _IDENTITY
+        if isinstance(path, RemotePath):
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                path.create(secrets.token_hex(6).encode())
+            return path.read_text().strip()
         temporary = path.with_name(f".{_IDENTITY}")
         with temporary.open("w") as file:
             file.write(secrets.token_hex(6))
@@ -90,10 +106,26 @@ class CheckpointStore:
         temporary.replace(path)
         return path.read_text().strip()
 
-    def paths(self) -> list[Path]:
+    @property
+    def local(self) -> Path:
+        """The directory, for files that grow.
+
+        Raises
+        ------
+        Failure
+            If it is at an address, where files are written whole.
+        """
+        if isinstance(self.directory, RemotePath):
+            raise Failure(
+                USAGE,
+                f"checkpoints.directory: {self.directory} is an address, and a log of requests grows next to "
+                "the checkpoints; name a directory of this machine",
+            )
+        return self.directory
+
+    def paths(self) -> list[Place]:
         """Return the files, oldest first."""
-        numbered = [p for p in self.directory.glob(f"*{SUFFIX}") if p.name.removesuffix(SUFFIX).isdigit()]
-        return sorted(numbered)
+        return [path for path in self._all() if path.name.removesuffix(SUFFIX).isdigit()]
 
     def newest(
         self, granted: Callable[[Checkpoint], bool] = lambda checkpoint: True, aside: bool = True
@@ -118,7 +150,7 @@ class CheckpointStore:
                     self._set_aside(path, "damaged")
                 continue
             except OSError as error:
-                raise Failure(CHECKPOINT, f"{path} cannot be read: {error.strerror}") from None
+                raise Failure(self._code(error), f"{path} cannot be read: {error.strerror}") from None
             if granted(checkpoint):
                 return checkpoint
             log.info("checkpoint %s does not count: the group has not committed it", path.name)
@@ -132,30 +164,42 @@ class CheckpointStore:
             )
         return None
 
-    def _set_aside(self, path: Path, why: str) -> None:
+    def _set_aside(self, path: Place, why: str) -> None:
+        name = f"{path.name}.{why}"
         with self._explained("set aside"):
-            path.rename(path.with_name(f"{path.name}.{why}"))
+            path.rename(name) if isinstance(path, RemotePath) else path.rename(path.with_name(name))
 
     def write(self, checkpoint: Checkpoint) -> int:
         """Write the next checkpoint and return its size in bytes; the ones before it stay.
 
+        At an address, its number follows the last of this process, not the highest there.
+
         Raises
         ------
         Failure
-            If it cannot be written; the ones before it are intact.
+            If it cannot be written, or another process has written it; the ones before it are intact.
         """
-        number = max((int(p.name.split(".")[0]) for p in self._all()), default=0) + 1
+        number = (self._highest() if self._last is None else self._last) + 1
         checkpoint.number, checkpoint.written = number, datetime.now(UTC).isoformat(timespec="seconds")
         with self._explained("written"):
-            return checkpoint.write(self.directory / f"{number:010d}{SUFFIX}")
+            size = checkpoint.write(self.directory / f"{number:010d}{SUFFIX}")
+        if self._last is not None:
+            self._last = number
+        return size
 
-    def _all(self) -> list[Path]:
-        return [p for p in self.directory.glob(f"*{SUFFIX}*") if p.name.split(".")[0].isdigit()]
+    def _highest(self) -> int:
+        return max((int(path.name.split(".")[0]) for path in self._all()), default=0)
+
+    def _all(self) -> list[Place]:
+        """Return the files, and those set aside, oldest first."""
+        with self._explained("listed"):
+            there: list[Place] = [*self.directory.glob(f"*{SUFFIX}*")]
+        return sorted((p for p in there if p.name.split(".")[0].isdigit()), key=lambda path: path.name)
 
     def prune(self) -> None:
         """Remove the checkpoints beyond those to keep, and what was set aside before them."""
         paths = self.paths()
-        recent, kept = paths[-self.keep :], set[Path]()
+        recent, kept = paths[-self.keep :], set[Place]()
         with self._explained("removed"):
             for seconds, count in ((3600, self.hours), (86_400, self.days)):
                 last = {path.stat().st_mtime // seconds: path for path in paths} if count else {}
@@ -164,13 +208,24 @@ class CheckpointStore:
                 if path.name.split(".")[0] < recent[0].name.split(".")[0] and path not in kept:
                     path.unlink()
 
+    def _code(self, error: OSError) -> int:
+        """Return the exit code; a store that does not answer may answer after a restart."""
+        remote = isinstance(self.directory, RemotePath)
+        return AWAY if remote and error.errno == errno.EIO else CHECKPOINT
+
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
+            if isinstance(error, FileExistsError) and isinstance(self.directory, RemotePath):
+                raise Failure(
+                    CHECKPOINT,
+                    f"another process writes the checkpoints in {self.directory}; end one of them, or "
+                    "give it another directory",
+                ) from None
             raise Failure(
-                CHECKPOINT,
+                self._code(error),
                 f"checkpoints in {self.directory} cannot be {what}: {error.strerror}; those there are intact",
             ) from None
 

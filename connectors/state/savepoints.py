@@ -8,10 +8,10 @@ and the events since are learned again silently.
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 from connectors.contract.errors import CHECKPOINT, POSITION, USAGE, Failure
 from connectors.contract.records import Committed
+from connectors.formats.addresses import Place, RemotePath
 from connectors.kafka.client import describe, options
 from connectors.kafka.group import GroupPositions
 from connectors.kafka.sections import TopicSourceSection
@@ -25,7 +25,7 @@ from connectors.state.topic import SnapshotReader, other_owner, owner_of, snapsh
 from connectors.state.training import require_same_training, training_of
 
 
-def save_snapshots(settings: Settings, topic: str, path: Path) -> int:
+def save_snapshots(settings: Settings, topic: str, path: Place) -> int:
     """Write the newest snapshots of all partitions into a file, also while daemons run; return its size.
 
     Raises
@@ -51,11 +51,12 @@ def save_snapshots(settings: Settings, topic: str, path: Path) -> int:
             raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {other}")
         savepoint.parts[name] = snapshot.pack()
         savepoint.partitions |= snapshot.partitions
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not isinstance(path, RemotePath):
+        path.parent.mkdir(parents=True, exist_ok=True)
     return savepoint.write(path)
 
 
-def roll_back(settings: Settings, topic: str, path: Path, skip: bool) -> list[str]:
+def roll_back(settings: Settings, topic: str, path: Place, skip: bool) -> list[str]:
     """Go back to the snapshots of a savepoint, and return the partitions that it does not hold.
 
     Those, which were added since, stay as they are.
@@ -101,7 +102,7 @@ def roll_back(settings: Settings, topic: str, path: Path, skip: bool) -> list[st
     return [name for name in events if name not in held]
 
 
-def _read(path: Path) -> dict[str, Checkpoint]:
+def _read(path: Place) -> dict[str, Checkpoint]:
     """Return the snapshots in a savepoint, by partition."""
     try:
         parts = Checkpoint.unpack(path.read_bytes(), str(path)).parts
