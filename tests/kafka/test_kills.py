@@ -15,6 +15,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from connectors.contract.records import Committed
+from connectors.formats.addresses import place
 from connectors.state.positions import (
     metadata_of,
 )
@@ -74,7 +75,7 @@ def undisturbed(stand, directory, count):
 def one_partition(stand, traffic, count, **settings):
     """Kill a daemon so many times while it learns; return its last progress."""
     path = stand.settings(checkpoints__events=200, checkpoints__seconds=0.2, **settings)
-    directory = stand.directory / "daemon-checkpoints"
+    directory = place(settings.get("checkpoints__directory", str(stand.directory / "daemon-checkpoints")))
     rng = random.Random(7)
     traffic.start()
     kills = 0
@@ -122,6 +123,18 @@ def test_one_partition(stand, producer, count):
     stand.topics()
     traffic = Traffic(lambda part, at: stand.send_often(part), 2000)
     progress = one_partition(stand, traffic, count, kafka__producer=producer)
+    assert (progress.position, progress.learned) == (traffic.count, traffic.count)
+    offsets = [json.loads(r.value)["offset"] for r in stand.read()]
+    assert offsets == list(range(traffic.count))
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(KILLS, marks=pytest.mark.long)])
+def test_checkpoints_at_an_address(stand, count):
+    """The file system writes in place, so that a kill may leave a checkpoint that is cut short."""
+    stand.topics()
+    traffic = Traffic(lambda part, at: stand.send_often(part), 2000)
+    address = f"file://{stand.directory}/remote"
+    progress = one_partition(stand, traffic, count, checkpoints__directory=address)
     assert (progress.position, progress.learned) == (traffic.count, traffic.count)
     offsets = [json.loads(r.value)["offset"] for r in stand.read()]
     assert offsets == list(range(traffic.count))
