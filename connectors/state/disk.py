@@ -182,6 +182,8 @@ class CheckpointStore:
         number = (self._highest() if self._last is None else self._last) + 1
         checkpoint.number, checkpoint.written = number, datetime.now(UTC).isoformat(timespec="seconds")
         with self._explained("written"):
+            if self._last is not None and self._highest() > self._last:  # its number may be pruned already
+                raise FileExistsError
             size = checkpoint.write(self.directory / f"{number:010d}{SUFFIX}")
         if self._last is not None:
             self._last = number

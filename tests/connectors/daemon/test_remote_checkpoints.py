@@ -92,6 +92,15 @@ def test_of_two_processes_the_one_whose_number_is_taken_ends():
         assert first.newest().learner().events == 12
 
 
+def test_a_number_that_another_process_has_removed_is_not_free():
+    with store(keep=2).locked() as first, store().locked() as second:
+        fill(first, 4)
+        first.prune()
+        with pytest.raises(Failure, match="another process"):
+            second.write(checkpoint(11))
+        assert numbers(first) == [3, 4]
+
+
 def test_a_process_that_reads_a_newer_checkpoint_of_another_one_cannot_write():
     with store().locked() as first, store().locked() as second:
         first.write(checkpoint(10))
