@@ -715,8 +715,8 @@ class PartitionedLearning:
             model.adjust(limits)
 
     def snapshot(self, partition: str) -> Mapping[str, bytes]:
-        """Return the model of a partition."""
-        return self._models[partition].snapshot()
+        """Return the model of a partition, and what is known of the events of all."""
+        return {**self._models[partition].snapshot(), WATCH: self._watch.to_bytes()}
 
     def events_of(self, partition: str) -> str | None:
         """Return the partition of events whose labels are in a partition, None if it has no labels."""

@@ -176,8 +176,8 @@ class StreamWatch:
         return msgspec.json.encode(self._known)
 
     def restore(self, part: bytes | None) -> None:
-        """Continue with what a checkpoint holds, if it does."""
-        if part is not None:
+        """Continue with what a checkpoint holds, if it does, and nothing is known yet."""
+        if part is not None and self._known == WatchState():
             self._known = msgspec.json.decode(part, type=WatchState)
 
     def rows(self, count: int) -> range:

@@ -11,6 +11,7 @@ from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, Raw
 from connectors.daemon.telemetry import Telemetry
 from connectors.operators.learning import PartitionedLearning, SingleLearning
 from connectors.settings.tables import Settings
+from connectors.state.checkpoint import WATCH
 from streamk.learners.loading import MODEL
 
 PARTS = "p-0", "p-1"
@@ -126,3 +127,18 @@ def test_a_model_of_other_settings():
     other.process("p-0", raws(0, 10))
     with pytest.raises(ValueError, match="holds a learner with features=48, and the settings ask for 32"):
         operator.begin("p-0", other.snapshot("p-0"))
+
+
+def test_snapshots_hold_what_is_usual(caplog):
+    operator = made()
+    for part in PARTS:
+        operator.begin(part, None)
+        operator.process(part, raws(1, 3000))
+    parts, later = {part: operator.snapshot(part) for part in PARTS}, made()
+    later.begin("p-1", parts["p-1"])
+    lacking = [Raw(r.offset, json.dumps({"a": 0.5, "y": r.offset % 4 > 1}).encode()) for r in raws(1, 1500)]
+    later.process("p-1", lacking)
+    assert caplog.text.count("the field b is missing in 100 % of the last 1,000 events") == 1
+    known = later.snapshot("p-1")[WATCH]
+    later.begin("p-0", parts["p-0"])  # whose snapshot is older than what this process knows
+    assert later.snapshot("p-0")[WATCH] == known
