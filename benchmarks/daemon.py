@@ -1,13 +1,14 @@
 """Speed of the daemon compared with a loop that only polls and parses the same messages.
 
-    python benchmarks/daemon.py [--events 200000] [--memory 5000000]
+    python benchmarks/daemon.py [--events 200000] [--default] [--memory 5000000]
 
 One partition, JSON, 20 features, 512 random features. In turns, in one process: kafka-python's poll with a
 parser and nothing else, and the daemon's session (decode, predict, learn, count, checkpoint), without and
 with predictions into a topic, written by either producer. A ratio compares figures of the same turn; the
-median over the turns is followed by the smallest and the largest. With ``--memory``, the daemon processes so
-many events, and the growth of the process after the first tenth is printed. Starts its own Kafka unless
-``STREAMK_TEST_KAFKA`` names one.
+median over the turns is followed by the smallest and the largest. With ``--default``, the daemon learns with
+the default learner, and is compared with a loop that polls, parses, predicts and learns in batches. With
+``--memory``, the daemon processes so many events, and the growth of the process after the first tenth is
+printed. Starts its own Kafka unless ``STREAMK_TEST_KAFKA`` names one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from connectors.daemon.session import Session
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings.tables import Settings
 from connectors.state.disk import CheckpointStore
+from streamk import KernelClassifier
 from tests.kafka.broker import running_broker
 
 TOPIC = f"bench-{secrets.token_hex(4)}"
@@ -63,8 +66,25 @@ def fill(servers: str, count: int, quiet: bool) -> None:
     producer.close(timeout=5)
 
 
-def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
-    """Poll and parse; return events a second."""
+def parsing(parse: Callable[[bytes], Any]) -> Callable[[list[bytes]], object]:
+    """Return what parses messages and does nothing else."""
+    return lambda values: [parse(value) for value in values]
+
+
+def learning() -> Callable[[list[bytes]], object]:
+    """Return what parses messages, predicts and learns them by the default learner."""
+    learner = KernelClassifier(seed=0)
+
+    def learn(values: list[bytes]) -> None:
+        events = [msgspec.json.decode(value) for value in values]
+        targets = [event.pop("y") for event in events]
+        learner.predict_learn_array(events, targets)
+
+    return learn
+
+
+def bare(servers: str, count: int, process: Callable[[list[bytes]], object]) -> float:
+    """Poll and process the values of messages in batches; return events a second."""
     consumer = KafkaConsumer(
         bootstrap_servers=servers, enable_auto_commit=False, auto_offset_reset="earliest",
         isolation_level="read_committed", max_poll_records=2000, metrics_enabled=False,
@@ -73,8 +93,7 @@ def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
     seen = first = 0
     while seen < count:
         for records in consumer.poll(1000).values():
-            for record in records:
-                parse(record.value)
+            process([record.value for record in records])
             seen += len(records)
             if not first:
                 first, began = seen, time.perf_counter()
@@ -84,14 +103,14 @@ def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
 
 
 @contextlib.contextmanager
-def session(servers: str, producer: str | None = None) -> Iterator[Session]:
+def session(servers: str, producer: str | None = None, default: bool = False) -> Iterator[Session]:
     """Yield a daemon's session at the start of the topic."""
     with tempfile.TemporaryDirectory() as directory:
         settings = Settings.model_validate({
             "kafka": {"servers": [servers], "producer": producer or "kafka-python"},
             "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
             "events": {"target": "y"},
-            "learner": {"name": "kaczmarz", "parameters": {"features": 512}},
+            "learner": {} if default else {"name": "kaczmarz", "parameters": {"features": 512}},
             "predictions": {"kind": "topic", "topic": OUT, "shared": True} if producer else None,
             "checkpoints": {"directory": directory},
         })  # fmt: skip
@@ -104,9 +123,9 @@ def session(servers: str, producer: str | None = None) -> Iterator[Session]:
             yield running
 
 
-def daemon(servers: str, count: int, producer: str | None = None) -> float:
+def daemon(servers: str, count: int, producer: str | None = None, default: bool = False) -> float:
     """Run the daemon's session; return events per second."""
-    with session(servers, producer) as running:
+    with session(servers, producer, default) as running:
         first, began = running.processed, time.perf_counter()
         while running.processed < count:
             running.step()
@@ -139,6 +158,7 @@ def main() -> None:
     )
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--default", action="store_true", help="with the default learner")
     parser.add_argument("--memory", type=int, default=0, help="events of the memory run; none by default")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -154,12 +174,19 @@ def main() -> None:
                 f"{arguments.memory:,} events: the process grew by {result['grown_bytes'] / 1e6:.1f} MB"
             )
         else:
+            run = partial(daemon, servers, arguments.events, default=arguments.default)
+            poll = partial(bare, servers, arguments.events)
+            bases = {
+                "poll + json": lambda: poll(parsing(json.loads)),
+                "poll + msgspec": lambda: poll(parsing(msgspec.json.decode)),
+            }
+            if arguments.default:
+                bases = {"loop": lambda: poll(learning())}
             subjects = {
-                "poll + json": lambda: bare(servers, arguments.events, json.loads),
-                "poll + msgspec": lambda: bare(servers, arguments.events, msgspec.json.decode),
-                "daemon": lambda: daemon(servers, arguments.events),
-                "… predictions by kafka-python": lambda: daemon(servers, arguments.events, "kafka-python"),
-                "… by confluent-kafka": lambda: daemon(servers, arguments.events, "confluent-kafka"),
+                **bases,
+                "daemon": run,
+                "… predictions by kafka-python": lambda: run("kafka-python"),
+                "… by confluent-kafka": lambda: run("confluent-kafka"),
             }
             subjects["daemon"]()  # compiles
             speeds: dict[str, list[float]] = {name: [] for name in subjects}
@@ -167,12 +194,12 @@ def main() -> None:
                 for name, measure in subjects.items():
                     speeds[name].append(measure())
             result = {name: statistics.median(found) for name, found in speeds.items()}
-            table = Table("", "events/s", "of poll + json", "of poll + msgspec")
+            table = Table("", "events/s", *(f"of {base}" for base in bases))
             for name, found in speeds.items():
                 table.add_row(
                     name,
                     f"{result[name]:,.0f}",
-                    *(ratio(found, speeds[base]) for base in ("poll + json", "poll + msgspec")),
+                    *(ratio(found, speeds[base]) for base in bases),
                 )
             console.print(table)
     if arguments.json:

@@ -145,8 +145,8 @@ def sheet_of(name: str, file: IO[bytes]) -> tuple[bytes, str]:
     rows, sheet = sheets[place], book.sheet_names[place]
     others = [repr(each) for each in book.sheet_names if each != sheet]
     more = f", and not {', '.join(others)}; save another one as CSV to read it" if others else ""
-    texts = [cell.strip() for row in rows for cell in row if isinstance(cell, str)]
-    commas = {match[1] for match in map(_DECIMAL.fullmatch, texts) if match is not None} == {","}
+    strings = [cell.strip() for row in rows for cell in row if isinstance(cell, str)]
+    commas = {match[1] for match in map(_DECIMAL.fullmatch, strings) if match is not None} == {","}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in rows:
@@ -156,7 +156,7 @@ def sheet_of(name: str, file: IO[bytes]) -> tuple[bytes, str]:
 
 
 def _with_point(text: str) -> str:
-    """Return a number that is a text with decimal comma as the numbers of other cells are written.
+    """Return a number that is a string with decimal comma as the numbers of other cells are written.
 
     >>> [_with_point(each) for each in ("2,5 %", "-1.234,56 €", "1.789", "31.12.2024", "Bad, Ems")]
     ['2.5 %', '-1234.56 €', '1789', '31.12.2024', 'Bad, Ems']

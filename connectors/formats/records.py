@@ -188,11 +188,11 @@ def _totals(columns: Sequence[ColumnProfile], first: Sequence[Fields], decimal: 
     """Return a sentence if the last record of a short log has the sums of those before it."""
     if not _BEFORE < len(first) < LOOK:
         return []
-    last = {name: value for name, value in first[-1].items() if str(value or "").strip()}
+    last = {name: value for name, value in first[-1].items() if value is not None and str(value).strip()}
     types = {column.name: column.type for column in columns}
-    word = next(iter(last), "")
-    if types.get(word, "").partition(":")[0] in (NUMBER, DATETIME) and is_total(str(last[word])):
-        return []  # it is skipped
+    for name, value in list(last.items())[:1]:
+        if types[name].partition(":")[0] in (NUMBER, DATETIME) and is_total(str(value)):
+            return []  # it is skipped
     sums, exceeds = list[str](), False
     for name in last:
         if types[name].partition(":")[0] != NUMBER:
@@ -200,7 +200,7 @@ def _totals(columns: Sequence[ColumnProfile], first: Sequence[Fields], decimal: 
         read = reader_of(types[name], decimal)
         *numbers, of_last = [_number(read(fields.get(name))) for fields in first]
         total = sum(numbers)
-        if abs(total - of_last) > _NEARLY * abs(total):
+        if not abs(total - of_last) <= _NEARLY * abs(total):
             return []
         sums.append(name)
         exceeds |= abs(total) > max(map(abs, numbers))

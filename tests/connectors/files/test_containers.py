@@ -151,7 +151,7 @@ def test_the_first_sheet_with_values_and_lines_above_its_header(tmp_path):
     assert f"{path}: line 4 names the columns, and the 3 above are skipped" in log.notes
 
 
-def test_a_cover_is_no_table_and_numbers_that_are_texts_have_their_own_decimal_mark(tmp_path):
+def test_a_cover_is_no_table_and_strings_have_their_own_decimal_mark(tmp_path):
     stream, when = io.BytesIO(), [f"2024-05-{day:02} 08:00" for day in range(1, 31)]
     frame = pd.DataFrame(
         {"day": pd.to_datetime(when), "bar": [1.5, 2.25, 3] * 10, "kg": ["1.789", "12.050"] * 15}
