@@ -24,6 +24,7 @@ ORDER = [  # a level imports itself and those before it, none after it
         "streamk.html_tables",
         "streamk.kernels",
         "streamk.losses",
+        "streamk.progress",
         "streamk.schedules",
         "streamk.state",
         "streamk.threads",

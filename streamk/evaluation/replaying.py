@@ -9,7 +9,6 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 from narwhals.stable.v2.typing import IntoDataFrame
-from rich.progress import Progress
 
 from streamk.encoding.fields import Event
 from streamk.encoding.targets import targets as targets_of
@@ -20,6 +19,7 @@ from streamk.evaluation.label_delay import LabelDelay, delay_of
 from streamk.evaluation.results import Results
 from streamk.evaluation.windows import fitting
 from streamk.learners.learner import Learner
+from streamk.progress import progress_bar
 
 LOOK = 1000  # events from which the task is inferred
 _EVENTS = "give (X, y), a data frame and its targets, or pairs of an event (a dict) and its target"
@@ -37,7 +37,7 @@ def replay(
     by: str | None = None,
     level: float | None = None,
     metric: str | Costs | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Results:
     """Let models predict every event, score them, and let them learn it.
 
@@ -70,7 +70,7 @@ def replay(
         classes, as ``Costs(fn=50, fp=1)``: the mean cost of an event then ranks models, which decide by the
         threshold of the costs (:mod:`streamk.evaluation.costs`).
     progress
-        Whether to show a bar.
+        Whether to show a bar; by default in notebooks.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def replay(
     Results(contest, metrics)  # raises on wrong metrics before anything is learned
     warm(contenders, contest.task, head[:2])
     whole, row = chain(head, stream), 0
-    with Progress(disable=not progress) as bar:
+    with progress_bar(progress) as bar:
         job = bar.add_task("replay", total=None)
         while pairs := list(islice(whole, CHUNK)):
             if late is None:

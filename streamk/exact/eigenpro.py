@@ -23,6 +23,7 @@ from streamk.features.counter import permutation
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
+from streamk.progress import progress_bar
 
 GATHERED = 3  # events a center, before the centers are made of them
 _LAST = 4  # one step in so many, the last ones, counts in the mean that a fit ends with
@@ -169,7 +170,9 @@ class EigenProLearner(ExactLearner):
         """Return how many events make the centers, without which nothing can be put together."""
         return 0 if self._together else self._gathered
 
-    def _fit(self, X: object, y: object, w: object, names: Sequence[str] | None, progress: bool) -> None:
+    def _fit(
+        self, X: object, y: object, w: object, names: Sequence[str] | None, progress: bool | None
+    ) -> None:
         self._gathered = _NEVER
         self._pass(X, y, w, names, wanted=False)
         self._gathered = GATHERED * self.centers
@@ -186,7 +189,7 @@ class EigenProLearner(ExactLearner):
             rows, _ = parts.pop(0)
             dense[done : done + len(rows.values)] = self._dense(columns, rows)
             done += len(rows.values)
-        with Progress(disable=not progress) as bar:
+        with progress_bar(progress) as bar:
             self._make(columns, dense, bar)
             self._learn_all(dense, goal, bar)
 

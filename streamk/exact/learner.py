@@ -71,7 +71,7 @@ class ExactLearner(Learner):
         y: object,
         w: object = None,
         names: Sequence[str] | None = None,
-        progress: bool = False,
+        progress: bool | None = None,
     ) -> Self:
         """Reset the learner, learn a whole data set, and return the learner.
 
@@ -84,7 +84,7 @@ class ExactLearner(Learner):
         names
             Column names of an array.
         progress
-            Whether to show a bar.
+            Whether to show a bar; by default in notebooks.
 
         Raises
         ------
@@ -98,7 +98,9 @@ class ExactLearner(Learner):
         return self
 
     @abstractmethod
-    def _fit(self, X: object, y: object, w: object, names: Sequence[str] | None, progress: bool) -> None:
+    def _fit(
+        self, X: object, y: object, w: object, names: Sequence[str] | None, progress: bool | None
+    ) -> None:
         """Learn a whole data set; the learner is untrained."""
 
     @property

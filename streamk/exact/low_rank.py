@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from rich.progress import Progress
 
 from streamk.arrays import Array, Floats, Json
 from streamk.encoding.labels import Label
@@ -29,6 +28,7 @@ from streamk.features.counter import permutation, uniform_doubles
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
+from streamk.progress import progress_bar
 from streamk.threads import on_threads, one_blas_thread
 
 _COLUMNS = 0  # the random stream of the sample of columns; later ones choose the weights to change
@@ -59,7 +59,7 @@ class _LowRankKernel(ReservoirLearner):
         self._begin()
 
     def _solve(
-        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool
+        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool | None
     ) -> tuple[Array, Array]:
         count = len(X) if self.columns is None else min(self.columns, len(X))
         chosen = np.sort(permutation(self._drawn_seed, _COLUMNS, len(X))[:count])
@@ -72,7 +72,7 @@ class _LowRankKernel(ReservoirLearner):
         mirrored = self.classifies and goal.shape[1] == 2
         goal = goal[:, 1:] if mirrored else goal
         coefficients = np.zeros((len(X), targets.shape[1]))
-        with Progress(disable=not progress) as bar:
+        with progress_bar(progress) as bar:
             task = bar.add_task("descent", total=None)
             states = self._descents(columns, goal, heaviest, lambda: bar.advance(task, count))
         for k, state in enumerate(states):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from rich.progress import Progress
 
 from streamk.arrays import Array, Floats, Json, Places
 from streamk.exact.expansion import products
@@ -18,6 +17,7 @@ from streamk.features.counter import permutation
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
+from streamk.progress import progress_bar
 
 _SWEEPS = 2  # over all events, by default
 _LEAST = 1e-12  # of a weight: an event of next to none
@@ -45,7 +45,7 @@ class _LSSVM(ReservoirLearner):
         self._begin()
 
     def _solve(
-        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool
+        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool | None
     ) -> tuple[Array, Array]:
         order = permutation(self._drawn_seed, _HELD_OUT, len(X))
         held = np.sort(order[: round(self.validation * len(X))])
@@ -60,7 +60,7 @@ class _LSSVM(ReservoirLearner):
         judge = Judge(system, X[held], targets[held]) if len(held) else None
         members, steps = self._members_and_steps(len(kept))
         total: Array = np.zeros_like(system.goal)
-        with Progress(disable=not progress) as bar:
+        with progress_bar(progress) as bar:
             task = bar.add_task(self.solver, total=members * steps)
             for member in range(members):
                 sets = blocks_of(self._drawn_seed, member, len(kept), self.block)

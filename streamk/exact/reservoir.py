@@ -39,17 +39,17 @@ class ReservoirLearner(ExactLearner):
 
     @abstractmethod
     def _solve(
-        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool
+        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool | None
     ) -> tuple[Array, Array]:
         """Return coefficients ``(n, K)`` and bias ``(K,)`` for dense rows and their targets ``(n, K)``."""
 
-    def solve(self, progress: bool = False) -> None:
+    def solve(self, progress: bool | None = None) -> None:
         """Solve the events in the reservoir.
 
         Parameters
         ----------
         progress
-            Whether to show a bar.
+            Whether to show a bar; by default in notebooks.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class ReservoirLearner(ExactLearner):
         self._reservoir.add(rows, goal)
         self._observe(rows, np.ascontiguousarray(goal[0]))
 
-    def _fit(self, X: Any, y: object, w: object, names: Sequence[str] | None, progress: bool) -> None:
+    def _fit(self, X: Any, y: object, w: object, names: Sequence[str] | None, progress: bool | None) -> None:
         self._reservoir = self._make_reservoir(max(self.rows, len(X)))
         self._solved = 2**53  # nothing is due
         self._pass(X, y, w, names, wanted=False)
