@@ -395,3 +395,19 @@ def test_an_attempt_to_decode_records_together_counts_no_misfit():
     assert not decode.take_misfits()
     assert decode.plain(values[:1]) is not None
     assert decode.take_misfits()["a"].count == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"a": {"b": 1.5}, "y": true}',
+        b'{"a": [1, "u"], "y": true}',
+        b'{"a": "{[", "y": true}',
+        b'{"a": 1, "y": true}',
+    ],
+)
+def test_records_decoded_together_are_those_decoded_one_by_one(value):
+    decode = decoder_of("json", "y")
+    plain = b'{"a": 2, "y": false}'
+    events, targets = decode.plain([plain, value])
+    assert (events, targets) == ([{"a": 2}, decode(value).fields], [False, True])

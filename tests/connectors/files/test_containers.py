@@ -168,6 +168,16 @@ def test_a_cover_is_no_table_and_strings_have_their_own_decimal_mark(tmp_path):
     assert [y for _, _, y in rows[:2]] == ["2.1", "2.4"]
 
 
+def test_the_first_of_two_sheets_is_read_and_points_stay_points(tmp_path):
+    stream, frame = io.BytesIO(), pd.DataFrame({"kg": ["1,234", "2.5"] * 15, "y": ["u", "v"] * 15})
+    with pd.ExcelWriter(stream) as book:
+        frame.head(20).to_excel(book, sheet_name="2024", index=False)
+        frame.to_excel(book, sheet_name="2025", index=False)
+    log, rows = events(written(tmp_path, stream.getvalue()))
+    assert "its sheet '2024' is read, and not '2025'" in log.notes[0]
+    assert [fields["kg"] for _, fields, _ in rows[:2]] == [1234, 2.5]
+
+
 def test_excel_without_the_library_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "python_calamine", None)
     with pytest.raises(ValueError, match=r"is an Excel file; pip install 'streamk\[excel\]' to read it"):
