@@ -13,7 +13,7 @@ from rich.table import Table
 from connectors.cli.arguments import AsJson
 from connectors.cli.exits import connected, exits, usage
 from connectors.contract.errors import CHECKPOINT, USAGE, Failure
-from connectors.formats.addresses import Place, is_address, place
+from connectors.formats.addresses import Place, is_address, place_of
 from connectors.settings.file import load
 from connectors.settings.tables import Settings
 from connectors.state.aside import waiting_on_disk
@@ -68,7 +68,7 @@ def _paths(directory: Place) -> list[Place]:
 def list_command(directory: Directory, as_json: AsJson = False) -> None:
     """List the checkpoints of a directory, oldest first, and the savepoints."""
     with exits(), usage():
-        store = place(directory)
+        store = place_of(directory)
         rows = [_describe(path) for path in _paths(store)]
         if as_json:
             typer.echo(json.dumps(rows))
@@ -99,7 +99,7 @@ def show_command(
 ) -> None:
     """Show what a checkpoint holds; the file itself is a model that streamk.load opens."""
     with exits(), usage():
-        row = _describe(_numbered(place(directory), number))
+        row = _describe(_numbered(place_of(directory), number))
         if as_json:
             typer.echo(json.dumps(row))
             return
@@ -230,6 +230,6 @@ def _savepoint(directory: Place, name: str) -> Place:
 def _place(stored: str) -> tuple[Place, Settings | None]:
     """Return a directory of checkpoints, and the settings if these were named."""
     if is_address(stored) or not Path(stored).is_file():
-        return place(stored), None
+        return place_of(stored), None
     settings = load(Path(stored))
     return settings.checkpoints.directory, settings

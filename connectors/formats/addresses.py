@@ -277,7 +277,7 @@ class RemotePath:
 Place = Path | RemotePath
 
 
-def place(path: str) -> Place:
+def place_of(path: str) -> Place:
     """Return the directory at an address or a path.
 
     Raises

@@ -38,7 +38,7 @@ from connectors.formats.parquet import ParquetRecords
 _CODE = re.compile(r"[A-Z]{2}")
 _NAMED_MONTH = re.compile(
     r"(?:[^\W\d_]+[.,]*\s+)?\d{1,2}(?:\.|º|er)?[\s/-]*(?:de\s+|d['’])?(?P<month>[^\W\d_]{2,12})\.?[\s/,-]*"
-    r"(?:del?\s+)?(?:\d{4}|\d{2})(?:\s.*)?"
+    r"(?:del?\s+)?(?:(?:19|20)\d{2}|(?<=[-/.])\d{2})(?:\s.*)?"  # not: 3 Zimmer 75 qm
 )
 _MONTHS = 24  # different names at most, whole and short
 _BEFORE, _NEARLY = 5, 1e-4  # records before one of totals, and error of rounded sums

@@ -29,13 +29,13 @@ _COMPARED = 64  # events whose fields are compared with those learned; so many t
 class ModelInUse(NamedTuple):
     """A published model that predicts, its name and version, the fields that it has learned, and its summary.
 
-    The learner is frozen; the summary is of before that.
+    The learner is frozen; the summary is of before that, and takes time when it is first made.
     """
 
     learner: Model
     origin: Origin
     fields: LearnedFields
-    summary: Summary
+    summary: Callable[[], Summary]
 
 
 class Scorer(SingleLearning):

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -187,7 +188,7 @@ class Follower:
         stored = stored_of_extra(extra)
         fields = LearnedFields.of([ModelFile(Path(read.name), learner, stored)], self._settings.events.target)
         origin = Origin(read.name, version_of(read.model, learner.events), self._settings.reader)
-        return ModelInUse(learner.frozen(), origin, fields, learner.summary()), stored
+        return ModelInUse(learner.frozen(), origin, fields, cache(learner.summary)), stored
 
     def _refuse(self, read: _Read, why: str) -> None:
         if (digest := hashlib.sha256(read.model).digest()) != self._refused:

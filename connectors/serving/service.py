@@ -100,7 +100,7 @@ class Service:
     def summary(self) -> Summary:
         """Return the summary of the model that answers now; it is empty before the first one."""
         current = self._follower.current
-        return Summary() if current is None else current.summary
+        return Summary() if current is None else current.summary()
 
     @property
     def decoder(self) -> Decoder:

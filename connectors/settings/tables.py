@@ -37,7 +37,7 @@ from connectors.events.learners import DEFAULT, LEARNERS, Model, build
 from connectors.events.model_files import Stored, with_stored
 from connectors.events.schema import DATETIME
 from connectors.events.values import MISSING
-from connectors.formats.addresses import Place, RemotePath, is_address
+from connectors.formats.addresses import Place, place_of
 from connectors.formats.schema_registry import SchemaRegistry
 from connectors.kafka.sections import Kafka, TopicSinkSection
 from connectors.settings.registry import AnyLabels, AnyPredictions, AnySink, AnySource
@@ -200,11 +200,10 @@ class ChallengerSection(Section):
 
 
 def _place(value: object) -> Place:
-    if isinstance(value, str) and is_address(value):
-        return RemotePath.of(value)
     if not isinstance(value, str | Path):
         raise ValueError("must be a path, or an address as s3://bucket/prefix")
-    return possible(Path(value))
+    directory = place_of(value) if isinstance(value, str) else value
+    return possible(directory) if isinstance(directory, Path) else directory
 
 
 class Checkpoints(Section):

@@ -291,7 +291,15 @@ def test_dates_with_months_in_another_language_are_named(tmp_path, dates):
     )
 
 
-@pytest.mark.parametrize("values", [("12 March 2026", "3 May 2026"), ("2 eggs", "3 eggs"), ("12 ab 7", "x")])
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("12 March 2026", "3 May 2026"),
+        ("2 eggs", "3 eggs"),
+        ("12 ab 7", "x"),
+        ("3 Zimmer 75 qm", "2 Zimmer 40 qm"),
+    ],
+)
 def test_other_values_are_no_dates_with_months_in_another_language(tmp_path, values):
     text = "date,n,y\n" + "".join(f"{values[k % 2]},{k},{'ab'[k % 3 > 0]}\n" for k in range(60))
     assert "names of months" not in notes_of(tmp_path, text)[1]
