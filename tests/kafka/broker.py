@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from pathlib import Path
 VERSION = os.environ.get("STREAMK_TEST_KAFKA_VERSION", "4.1.0")
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache" / "kafka" / VERSION
+TAKEN: set[int] = set()  # ports that `free_port` returned
 POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -84,11 +86,14 @@ def stand_in() -> Path:
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+    """Return a port that nothing listens on now, and no connection takes by itself: another at every call."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            if port not in TAKEN:
+                TAKEN.add(port)
+                return port
 
 
 class StandIn:

@@ -15,7 +15,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from connectors.contract.records import Committed
-from connectors.formats.addresses import place
+from connectors.formats.addresses import place_of
 from connectors.state.positions import (
     metadata_of,
 )
@@ -75,7 +75,7 @@ def undisturbed(stand, directory, count):
 def one_partition(stand, traffic, count, **settings):
     """Kill a daemon so many times while it learns; return its last progress."""
     path = stand.settings(checkpoints__events=200, checkpoints__seconds=0.2, **settings)
-    directory = place(settings.get("checkpoints__directory", str(stand.directory / "daemon-checkpoints")))
+    directory = place_of(settings.get("checkpoints__directory", str(stand.directory / "daemon-checkpoints")))
     rng = random.Random(7)
     traffic.start()
     kills = 0
