@@ -18,6 +18,7 @@ from typing import Self
 import numpy as np
 from numba import njit
 
+from streamk.arrays import Array
 from streamk.compiling import INNER
 from streamk.dispatch import default, implements
 from streamk.encoding.codec import decode
@@ -31,6 +32,7 @@ _EVENTS = 1  # place in a running mean
 _SLOWEST = 1e-3
 HEAVIEST = 5.0  # relative weight of one event for shares
 _COUNT = 2
+PRODUCTS, SQUARES, COMPARED = range(3)
 
 
 def combine(combiner: object, coding: object, outputs: object, scratch: object, out: object) -> None:
@@ -142,6 +144,25 @@ def share(shares, initial, total, weight):
     spread = repeated(_SHARE, weight)
     for s in range(shares.shape[0]):
         shares[s] = (1.0 - spread) * shares[s] / total + spread * initial[s]
+
+
+def part_of(sums: Array, first: float, prior: float) -> float:
+    """Return the part ``α`` in [0, 1] of a second prediction ``g`` next to ``f``, by least squares.
+
+    With ``m`` the mean of ``(g − f)²``, and ``prior`` events that say ``first`` ::
+
+        α = (Σ (g − f)·(y − f) + first prior m) / (Σ (g − f)² + prior m)
+
+    ``sums`` are those of products, of squares, and of events. Without any, it is ``first``.
+    """
+    if sums[SQUARES] == 0.0:
+        return first
+    before = prior * sums[SQUARES] / sums[COMPARED]
+    part: float = (sums[PRODUCTS] + first * before) / (sums[SQUARES] + before)
+    return min(max(part, 0.0), 1.0)
+
+
+part_in = njit(**INNER)(part_of)  # the same in compiled code
 
 
 Averaging = namedtuple("Averaging", "experts")

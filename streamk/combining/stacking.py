@@ -40,6 +40,13 @@ most ``reach`` = 2 mean absolute errors off: the residuals of Huber (1964). Inte
 targets, and none of events that experts have learned before, whose errors are smaller. From the eighth target
 in a row that is farther off on the same side, targets are not limited so, since the level has shifted.
 
+Where labels come late, shares follow what is true of the last events, and seldom of the next thousands. So
+the second set of numbers may be *patient*. It learns while ``pace < 1``, and not from events that experts
+have learned before; of an error of more than three deviations, it learns three. It has no share: where ``f``
+is the prediction by shares and ``g`` that of the set, the combined one is ``f + α (g − f)``, with ``α`` by
+least squares over all that it has learned (:func:`streamk.combining.combiner.part_of`; 100 events are added
+that say 0.3). When experts start again, its weights stay: it learns how good they are in the end.
+
 If labels come ``D`` events late, they say less about the next event. Sets then remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares move with the power ``1/√(1 + D)``.
 """
@@ -54,14 +61,19 @@ from typing import Self
 import numpy as np
 from numba import njit
 
-from streamk.arrays import AnyArray, Array
+from streamk.arrays import AnyArray, Array, Arrays
 from streamk.combining.combiner import (
+    COMPARED,
     PENALTY,
+    PRODUCTS,
+    SQUARES,
     Combiner,
     adapt,
     clipped,
     combine,
     limit,
+    part_in,
+    part_of,
     rate,
     relative,
     share,
@@ -193,12 +205,16 @@ def _learn_class(combiner, outputs, scratch, known, y, weight):
 
 
 _IN_A_ROW = 8.0
+_PATIENT = 1  # set
+_BY_SHARES = -2  # place among predictions
+_FIRST_PART, _BEFORE = 0.3, 100.0  # of the patient set, and events that say so
+_FARTHEST = 3.0  # error of which the patient set learns, in deviations
 
 
 StackedNumbers = namedtuple(
     "StackedNumbers",
     "forgetting weights curvature shares initial error losses intervals level_shift reach evidence pace "
-    "penalty",
+    "penalty compared",
 )
 
 
@@ -221,12 +237,15 @@ def _number(combiner, s, outputs, clip):
 
 @njit(**INNER)
 def _fill_numbers(combiner, outputs, clip, numbers):
-    """Fill ``numbers`` with a prediction for each share, and after them their mean by shares."""
+    """Fill ``numbers`` with a prediction for each share, their mean by shares, and the combined one."""
     predicted = 0.0
     for s in range(combiner.shares.shape[0]):
         numbers[s] = _number(combiner, s, outputs, clip)
         predicted += combiner.shares[s] * numbers[s]
-    numbers[combiner.shares.shape[0]] = predicted
+    numbers[_BY_SHARES] = numbers[-1] = predicted
+    if combiner.compared.shape[0] > 0 and combiner.compared[COMPARED] > 0.0:
+        part = part_in(combiner.compared, _FIRST_PART, _BEFORE)
+        numbers[-1] += part * (numbers[_PATIENT] - predicted)
 
 
 @njit(**INNER)
@@ -312,7 +331,8 @@ def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
     target, weight = goal
     aim = aim_of(coding, target)
     prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
-    if weight < 0.0:
+    again = weight < 0.0
+    if again:
         weight = -weight
     elif is_shifted(combiner.level_shift):
         last, actual = unclipped(coding, last_target(combiner.level_shift)), unclipped(coding, target)
@@ -326,15 +346,22 @@ def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
     if is_learned(coding, limited):
         clip = _clip(combiner, coding)
         _compare_clips(combiner, coding, outputs, aim)
-        _learn_number(combiner, outputs, scratch, aim_of(coding, limited), weight, clip)
+        _learn_number(combiner, outputs, scratch, aim_of(coding, limited), weight, clip, again)
 
 
 @njit(**INNER)
-def _learn_number(combiner, outputs, scratch, aim, weight, clip):
+def _learn_number(combiner, outputs, scratch, aim, weight, clip, again):
     sets, experts = combiner.weights.shape
     numbers, scores, slopes, deviations, factors = scratch.value
-    count, mixed = combiner.shares.shape[0], numbers[-1]
+    count, mixed = combiner.shares.shape[0], numbers[_BY_SHARES]
     error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
+    is_patient = combiner.compared.shape[0] > 0
+    patient = 0.0 if again or combiner.pace == 1.0 else weight
+    if is_patient and patient > 0.0:
+        difference, missed = numbers[_PATIENT] - mixed, min(max(aim - mixed, -_FARTHEST), _FARTHEST)
+        combiner.compared[PRODUCTS] += patient * difference * missed
+        combiner.compared[SQUARES] += patient * difference * difference
+        combiner.compared[COMPARED] += patient
     pace = combiner.pace * relative(combiner.error, weight)
     combiner.error[_ERROR] += moved * (error - combiner.error[_ERROR])
     for s in range(count):
@@ -349,13 +376,17 @@ def _learn_number(combiner, outputs, scratch, aim, weight, clip):
     slopes[:] = 0.0
     for e in range(experts):
         scores[0, e] = clipped(outputs, e, 0, clip)
-    add_products(combiner.curvature, scores, 0, slopes, (weight, weight, weight), deviations)
+    second = patient if is_patient else weight
+    add_products(combiner.curvature, scores, 0, slopes, (weight, second, weight), deviations)
     for s in range(sets):
         predicted = 0.0
         for e in range(experts):
             predicted += combiner.weights[s, e] * scores[0, e]
+        missed = weight * (predicted - aim)
+        if is_patient and s == _PATIENT:
+            missed = patient * min(max(predicted - aim, -_FARTHEST), _FARTHEST)
         for e in range(experts):
-            slopes[e, s] = scores[0, e] * (weight * (predicted - aim))
+            slopes[e, s] = scores[0, e] * missed
     newton_steps(combiner.weights, combiner.curvature, slopes, factors)
     share(combiner.shares, combiner.initial, total, weight)
 
@@ -379,6 +410,8 @@ class Stacking(Combiner):
         Of a squared weight, in units of one event.
     saturated
         The experts of each saturated output; only for classes.
+    patient
+        Whether the second set is patient; only for numbers.
     """
 
     def __init__(
@@ -390,6 +423,7 @@ class Stacking(Combiner):
         settled: int = 0,
         penalty: float = PENALTY,
         saturated: Sequence[Sequence[int]] = (),
+        patient: bool = False,
     ) -> None:
         sets, self.penalty = len(spans), penalty
         self._saturated = np.zeros((len(saturated), experts))
@@ -403,6 +437,7 @@ class Stacking(Combiner):
         self._curvature = side_by_side(np.array([penalty * np.eye(experts)] * sets))
         self._initial = np.full(sets, 1.0 / sets)
         self.shares: Array = self._initial.copy()
+        self.compared: Array = np.zeros(3 if patient else 0)
         if not classes:
             self.start_shares((1.0 - _MEAN) * sets / (sets + experts), _MEAN)
         self.error: Array = np.zeros(3)
@@ -418,6 +453,9 @@ class Stacking(Combiner):
         sets, experts = self.weights.shape
         parts = (of_sets, sets), (1.0 - of_sets - of_mean, experts), (of_mean, 1)
         self._initial = np.concatenate([np.full(count, part / count) for part, count in parts])
+        if len(self.compared):
+            self._initial[:sets] = of_sets / (sets - 1)
+            self._initial[_PATIENT] = 0.0  # its part is learned otherwise
         self.shares = self._initial.copy()
 
     def set_delay(self, delay: int) -> None:
@@ -436,7 +474,7 @@ class Stacking(Combiner):
         if self.intervals is None:
             return StackedClasses(*arrays, self.pace, self.penalty, self.logits, self._saturated)
         numbers = self.intervals.record, self.level_shift.record, self.reach, self.evidence
-        return StackedNumbers(*arrays, *numbers, self.pace, self.penalty)
+        return StackedNumbers(*arrays, *numbers, self.pace, self.penalty, self.compared)
 
     def scratch(self, most: int) -> Handle:
         """Return a handle of scratch arrays for at most so many outputs."""
@@ -445,7 +483,7 @@ class Stacking(Combiner):
         if self.classes:
             of_scores = np.empty((most, experts)), np.empty((sets, most)), np.empty(most)
             return make_handle((*of_scores, *of_steps))
-        return make_handle((np.empty(len(self.shares) + 1), np.empty((1, experts)), *of_steps))
+        return make_handle((np.empty(len(self.shares) + 2), np.empty((1, experts)), *of_steps))
 
     @property
     def curvature(self) -> Array:
@@ -472,6 +510,15 @@ class Stacking(Combiner):
         if robust != self.is_robust:
             self.reach[:] = _REACH if robust else np.inf, 0.0
 
+    def final_state(self) -> Arrays:
+        """Return the state for a combiner that learns no more: the part of the patient set is a share."""
+        state = self.state_dict()
+        if state.pop("stacking.compared", None) is not None:
+            part = part_of(self.compared, _FIRST_PART, _BEFORE)
+            shares = state["stacking.shares"] = (1.0 - part) * self.shares
+            shares[_PATIENT] += part
+        return state
+
     def forget_shift(self) -> None:
         """Expect the next target in range."""
         self.level_shift.state[:] = 0.0
@@ -492,7 +539,10 @@ class Stacking(Combiner):
         uses = self._saturated[:, list(experts)].any(axis=1)
         gone = np.zeros(self.weights.shape[1], dtype=bool)
         gone[[*experts, *(self._saturated.shape[1] + np.flatnonzero(uses))]] = True
-        for weights, lower in zip(self.weights, self.curvature, strict=True):
+        sets = list(zip(self.weights, self.curvature, strict=True))
+        if len(self.compared):
+            del sets[_PATIENT]
+        for weights, lower in sets:
             whole = np.tril(lower) + np.tril(lower, -1).T
             moved = np.linalg.solve(whole[np.ix_(~gone, ~gone)], whole[np.ix_(~gone, gone)] @ weights[gone])
             weights[~gone] += moved
@@ -566,6 +616,8 @@ class Stacking(Combiner):
             yield from (self.intervals, self.level_shift)
             bounds = (_REACH, -_MOST), (_REACH, _MOST)
             yield Field("stacking.evidence", "gains by far outputs", -_MOST, _MOST, merge=MEAN, default=0.0)
+            if len(self.compared):
+                yield Field("stacking.compared", "errors of both", -_MOST, _MOST, merge=MEAN, default=0.0)
             yield Field("stacking.reach", "limit of errors", *bounds, whole=True, default=(np.inf, 0.0))
 
     def complete(self) -> None:

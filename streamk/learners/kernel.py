@@ -280,6 +280,8 @@ class _Kernel(StreamingLearner):
         self._rehearsal.label_comes(predicted, self._values)
         if self._rehearsal.rehearses != before:
             self._follow_lateness()
+            if not before:
+                self._stale_experts.combiner.restart()
 
     def _follow_lateness(self) -> None:
         """Let weights follow slowly where labels come late."""
@@ -578,7 +580,7 @@ class _Kernel(StreamingLearner):
         assert learner._stale is not None
         stale = learner._stale.combiner
         if stale.has_learned:
-            self._combiner.load_state_dict(stale.state_dict())
+            self._combiner.load_state_dict(stale.final_state())
         self._combiner.forget_shift()
         self._codec.average_labels()
 

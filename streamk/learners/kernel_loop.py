@@ -56,7 +56,7 @@ from streamk.features.sample import sample_event
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.features.spectra import AMPLITUDE
 from streamk.handles import Handle, make_handle, unowned
-from streamk.learners.stale import is_drawn
+from streamk.learners.stale import RARELY, is_drawn
 from streamk.vector.lanes import LANES, aligned
 
 _MOST_WIDTHS, _MOST_FREE = 64, 4  # of rows; of tiles
@@ -266,7 +266,8 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
             if learned and learning != EXPERTS and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), scratch, residual)
-                _adapt(stale, stale, scratch, residual, goal[0, start + i], scratch.weights[i])
+                drawn = scratch.weights[i] * (rarely / RARELY)
+                _adapt(stale, stale, scratch, residual, goal[0, start + i], drawn)
             prediction = out[start + i] if out.shape[0] > 0 else residual
             if not reused:
                 labels = np.int64(MEAN) if late == MEAN else np.int64(NOW)
@@ -350,7 +351,7 @@ def _learn_again(handle, stale, rarely, scratch, phi, i, target):
     within = within_limits(handle.combiner, coding, prediction, target)
     if is_drawn(rarely, coding.counts[EVENTS]):
         combine(stale.combiner, coding, scratch.outputs, scratch.working, prediction)
-        _adapt(stale, stale, scratch, prediction, target, -weight)
+        _adapt(stale, stale, scratch, prediction, target, -weight * (rarely / RARELY))
     if is_learned(coding, within):
         aim, known = aim_of(coding, within), outputs_after(coding, within)
         observation = Observation(phi, i, scratch.outputs, aim, known, weight, scratch.residual, True)

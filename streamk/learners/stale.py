@@ -6,12 +6,15 @@ Elec2 log loss was 4.4. So a second combiner learns weights for *stale* experts.
 after 64, 128, 256, 512 events, and then after every 1,024; at one event in 16, drawn at random, the second
 combiner learns from the outputs of the copies, with the label memory at its running mean. Two of its sets of
 weights start equal; the third is set to the weights of the first combiner at every copy. It has separate
-intervals, as wide as the errors of the copies.
+intervals, as wide as the errors of the copies. When labels begin to come late, its weights start again. Of
+numbers, it then learns one event in four, as a quarter of an event: the weights of many experts are uncertain
+after few events of heavy tails.
 
 Errors of stale experts resemble each other while a level persists, so that many events say little about the
 next thousands. A squared weight costs 5,000 events (of numbers 200), so that weights stay near equal ones for
 many events. At first half of the shares of numbers belong to sets of weights, and a tenth to the mean target;
-and where labels come late, they move by the power 0.3.
+and where labels come late, they move by the power 0.08. One set of numbers is *patient*: it has no share, but
+a part that is learned from all events since labels came late (:mod:`streamk.combining.stacking`).
 
 Experts also become stale while events have no label. If ``a > 16`` events have come since the last label, the
 prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner and ``g`` of the second, both with the
@@ -41,6 +44,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed
+from streamk.combining.combiner import part_of
 from streamk.combining.stacking import Stacking
 from streamk.compiling import INNER
 from streamk.encoding.scaling import WIDE_CLIP
@@ -49,11 +53,12 @@ from streamk.state import Field, Live
 from streamk.vector.lanes import aligned
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
-_SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
+_SELDOM = 4  # one number in so many is learned where labels come late
+_SPANS = np.inf, 100.0, np.inf  # events, of classes that it learns, which a set of weights remembers
 _PENALTY_OF_CLASSES, _PENALTY_OF_NUMBERS = 5000.0, 200.0  # of a squared weight, in units of one event
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
 _OF_SETS, _OF_MEAN = 0.5, 0.1  # initial shares of numbers
-_PACE = 0.3  # of shares of numbers, where labels come late
+_PACE = 0.08  # of shares of numbers, where labels come late
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 TRUSTED = 16.0  # events without a label before predictions change
 _SURE = 256  # events without a label after which predictions are those of this combiner alone
@@ -87,7 +92,10 @@ class StaleExperts:
         self, experts: int, classes: bool, logits: Sequence[bool], saturated: Sequence[Sequence[int]] = ()
     ) -> None:
         penalty = _PENALTY_OF_CLASSES if classes else _PENALTY_OF_NUMBERS
-        self.combiner = Stacking(experts, classes, logits, _SPANS, _SETTLED, penalty, saturated)
+        spans = _SPANS if classes else [np.inf] * len(_SPANS)
+        self.combiner = Stacking(
+            experts, classes, logits, spans, _SETTLED, penalty, saturated, patient=not classes
+        )
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
         else:
@@ -105,7 +113,8 @@ class StaleExperts:
     @property
     def rarely(self) -> int:
         """One event in so many is learned; 0 for none."""
-        return RARELY if self.since >= 0.0 else 0
+        often = self.combiner.pace < 1.0
+        return 0 if self.since < 0.0 else _SELDOM if often else RARELY
 
     def unlabelled(self, events: int) -> int:
         """Return the number of events without a label since the last of ``events`` learned ones."""
@@ -118,12 +127,7 @@ class StaleExperts:
     @property
     def part(self) -> float:
         """The share of this combiner where labels come one by one, and late."""
-        products, squares, labels = self.sums.tolist()
-        if not squares:
-            return 0.5
-        before = _BEFORE * squares / labels
-        part: float = (products + 0.5 * before) / (squares + before)
-        return min(max(part, 0.0), 1.0)
+        return part_of(self.sums, 0.5, _BEFORE)
 
     def label_of(self, answers: Array, target: Array) -> None:
         """Compare the target ``(K,)`` of an event with the predictions ``(2, K)`` of both combiners."""

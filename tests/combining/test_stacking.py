@@ -353,3 +353,88 @@ def test_an_event_learned_before_teaches_weights_and_no_intervals(classes):
         assert again.intervals.offsets.tobytes() == fresh.offsets.tobytes()
         assert again.intervals.errors.tobytes() == fresh.errors.tobytes()
         assert first.intervals.offsets.tobytes() != fresh.offsets.tobytes()
+
+
+def patient(late=True):
+    made = Stacking(3, False, spans=[np.inf] * 3, patient=True)
+    made.pace = 0.1 if late else 1.0
+    return made
+
+
+def numbers(seed, events):
+    """Return outputs ``(n, 3)`` of experts, the first of which is right but for noise, and targets."""
+    rng = np.random.default_rng(seed)
+    outputs = rng.normal(size=(events, 3))
+    return outputs, outputs[:, 0] + rng.standard_t(2, size=events)
+
+
+def teach(made, outputs, targets, weight=1.0):
+    """Return what is predicted before each event is learned."""
+    said, out = [], np.zeros(1)
+    for s, z in zip(outputs, targets, strict=True):
+        both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
+        predict(made, coding(1, False), both, out)
+        said.append(out[0])
+        learn(made, coding(1, False), both, z, weight=weight)
+    return np.array(said)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.25])
+def test_a_patient_set_is_as_large_a_part_as_was_best_so_far(weight):
+    outputs, targets = numbers(3, 200)
+    made, out, far, A = patient(), np.zeros(1), 0, 10.0 * np.eye(3)
+    for s, z in zip(outputs.astype(np.float32).astype(float), targets, strict=True):
+        sets, sums, shares = made.weights @ s, made.compared.copy(), made.shares.copy()
+        f, g, part, before = shares @ [*sets, *s, 0.0], sets[1], 0.0, made.weights[1].copy()
+        if sums[2]:
+            m = sums[1] / sums[2]
+            part = min(max((sums[0] + 30.0 * m) / (sums[1] + 100.0 * m), 0.0), 1.0)
+        both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
+        predict(made, coding(1, False), both, out)
+        assert out[0] == pytest.approx(f + part * (g - f), abs=1e-9)
+        learn(made, coding(1, False), both, z, weight=weight)
+        z = np.clip(z, out[0] - 12.0, out[0] + 12.0)
+        more = np.array([(g - f) * np.clip(z - f, -3.0, 3.0), (g - f) ** 2, 1.0])
+        np.testing.assert_allclose(made.compared, sums + weight * more, atol=1e-7)
+        A += weight * np.outer(s, s)
+        after = before - np.linalg.solve(A, weight * s * np.clip(g - z, -3.0, 3.0))
+        np.testing.assert_allclose(made.weights[1], after, atol=1e-6)
+        far += abs(z - f) > 3.0
+    assert far > 10
+    assert made.shares[1] == 0.0
+    assert made.shares.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("late", "weight"), [(False, 1.0), (True, -1.0)])
+def test_a_patient_set_learns_late_labels_of_events_that_no_expert_learned(late, weight):
+    made = patient(late)
+    teach(made, *numbers(4, 50), weight)
+    np.testing.assert_array_equal(made.weights[1], 1 / 3)
+    assert not made.compared.any()
+    assert made.weights[0, 0] > 0.5
+
+
+def test_a_patient_set_keeps_the_weight_of_an_expert_that_starts_again():
+    made = patient()
+    teach(made, *numbers(5, 100))
+    before = made.weights.copy()
+    made.skip([0])
+    assert made.weights[:, 0].tolist() == [0.0, before[1, 0], 0.0]
+    np.testing.assert_array_equal(made.weights[1], before[1])
+
+
+def test_a_combiner_final_state_predicts_as_with_the_patient_set():
+    made, final, again, out = patient(), Stacking(3, False), patient(), np.zeros((3, 1))
+    outputs, targets = numbers(6, 120)
+    teach(made, outputs, targets)
+    final.load_state_dict(made.final_state())
+    again.load_state_dict(made.state_dict())
+    np.testing.assert_array_equal(again.compared, made.compared, strict=True)
+    for s in outputs:
+        both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
+        for combiner, row in zip((made, final, again), out, strict=True):
+            predict(combiner, coding(1, False), both, row)
+        assert out[0, 0] == out[2, 0] == pytest.approx(out[1, 0], abs=1e-12)
+    assert made.compared[0] > 0.0
+    for combiner in (Stacking(3, False), patient()):  # of which nothing was learned
+        assert combiner.final_state()["stacking.shares"].tobytes() == combiner.shares.tobytes()

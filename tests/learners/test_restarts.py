@@ -219,4 +219,25 @@ def test_weights_of_stale_experts_follow_slowly_while_labels_come_late(classes):
     learner.predict_one(xs[900])
     learner.learn_one(xs[900], ys[900])
     paces.append(learner._stale.combiner.pace)
-    assert paces == ([1.0] * 4 if classes else [1.0, 0.3, 0.3, 1.0])
+    assert paces == ([1.0] * 4 if classes else [1.0, 0.08, 0.08, 1.0])
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_weights_of_stale_experts_start_again_when_labels_begin_to_come_late(classes):
+    xs, ys = stream(classes)
+    learner = made(classes)
+    learner.learn_many(xs[:700], ys[:700])
+    stale, events, weights = learner._stale, [], learner._stale.combiner.weights
+    restart = stale.combiner.restart
+
+    def start_again():
+        restart()
+        assert np.ptp(weights[:2]) == 0.0
+        events.append((learner.events, stale.rarely))
+
+    stale.combiner.restart = start_again
+    for start in range(700, 1100, 100):
+        learner.predict_many(xs[start : start + 100])
+        learner.learn_many(xs[start : start + 100], ys[start : start + 100])
+    assert events == [(800, 16 if classes else 4)]
+    assert np.ptp(weights[:2]) > 0.01
