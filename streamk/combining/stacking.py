@@ -41,7 +41,7 @@ targets, and none of events that experts have learned before, whose errors are s
 in a row that is farther off on the same side, targets are not limited so, since the level has shifted.
 
 Where labels come late, shares follow what is true of the last events, and seldom of the next thousands. So
-the second set of numbers may be *patient*. It learns while ``pace < 1``, and not from events that experts
+the second set of numbers may be *patient*. It learns while ``patient``, and not from events that experts
 have learned before; of an error of more than three deviations, it learns three. It has no share: where ``f``
 is the prediction by shares and ``g`` that of the set, the combined one is ``f + α (g − f)``, with ``α`` by
 least squares over all that it has learned (:func:`streamk.combining.combiner.part_of`; 100 events are added
@@ -214,7 +214,7 @@ _FARTHEST = 3.0  # error of which the patient set learns, in deviations
 StackedNumbers = namedtuple(
     "StackedNumbers",
     "forgetting weights curvature shares initial error losses intervals level_shift reach evidence pace "
-    "penalty compared",
+    "penalty compared patient",
 )
 
 
@@ -356,8 +356,8 @@ def _learn_number(combiner, outputs, scratch, aim, weight, clip, again):
     count, mixed = combiner.shares.shape[0], numbers[_BY_SHARES]
     error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
     is_patient = combiner.compared.shape[0] > 0
-    patient = 0.0 if again or combiner.pace == 1.0 else weight
-    if is_patient and patient > 0.0:
+    patient = weight if combiner.patient and not again else 0.0
+    if patient > 0.0:
         difference, missed = numbers[_PATIENT] - mixed, min(max(aim - mixed, -_FARTHEST), _FARTHEST)
         combiner.compared[PRODUCTS] += patient * difference * missed
         combiner.compared[SQUARES] += patient * difference * difference
@@ -438,6 +438,7 @@ class Stacking(Combiner):
         self._initial = np.full(sets, 1.0 / sets)
         self.shares: Array = self._initial.copy()
         self.compared: Array = np.zeros(3 if patient else 0)
+        self.patient = False
         if not classes:
             self.start_shares((1.0 - _MEAN) * sets / (sets + experts), _MEAN)
         self.error: Array = np.zeros(3)
@@ -474,7 +475,7 @@ class Stacking(Combiner):
         if self.intervals is None:
             return StackedClasses(*arrays, self.pace, self.penalty, self.logits, self._saturated)
         numbers = self.intervals.record, self.level_shift.record, self.reach, self.evidence
-        return StackedNumbers(*arrays, *numbers, self.pace, self.penalty, self.compared)
+        return StackedNumbers(*arrays, *numbers, self.pace, self.penalty, self.compared, self.patient)
 
     def scratch(self, most: int) -> Handle:
         """Return a handle of scratch arrays for at most so many outputs."""

@@ -276,17 +276,18 @@ class _Kernel(StreamingLearner):
 
     def _label_comes(self, predicted: int) -> None:
         """See a label after so many events were predicted."""
-        before = self._rehearsal.rehearses
-        self._rehearsal.label_comes(predicted, self._values)
-        if self._rehearsal.rehearses != before:
+        rehearsal = self._rehearsal
+        before = rehearsal.rehearses, rehearsal.lateness > 0
+        rehearsal.label_comes(predicted, self._values)
+        if (rehearsal.rehearses, rehearsal.lateness > 0) != before:
             self._follow_lateness()
-            if not before:
-                self._stale_experts.combiner.restart()
+            if rehearsal.lateness:
+                self._stale_experts.begin_parts()
 
     def _follow_lateness(self) -> None:
         """Let weights follow slowly where labels come late."""
         self._combiner.set_delay(self._rehearsal.usual)
-        self._stale_experts.set_late(self._rehearsal.rehearses)
+        self._stale_experts.set_late(self._rehearsal.rehearses, self._rehearsal.lateness > 0)
         self._renew_arguments()
 
     def _compared(self, answers: Array, y: object) -> tuple[Array, Array]:

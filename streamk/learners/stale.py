@@ -6,15 +6,17 @@ Elec2 log loss was 4.4. So a second combiner learns weights for *stale* experts.
 after 64, 128, 256, 512 events, and then after every 1,024; at one event in 16, drawn at random, the second
 combiner learns from the outputs of the copies, with the label memory at its running mean. Two of its sets of
 weights start equal; the third is set to the weights of the first combiner at every copy. It has separate
-intervals, as wide as the errors of the copies. When labels begin to come late, its weights start again. Of
-numbers, it then learns one event in four, as a quarter of an event: the weights of many experts are uncertain
-after few events of heavy tails.
+intervals, as wide as the errors of the copies.
 
 Errors of stale experts resemble each other while a level persists, so that many events say little about the
 next thousands. A squared weight costs 5,000 events (of numbers 200), so that weights stay near equal ones for
 many events. At first half of the shares of numbers belong to sets of weights, and a tenth to the mean target;
-and where labels come late, they move by the power 0.08. One set of numbers is *patient*: it has no share, but
-a part that is learned from all events since labels came late (:mod:`streamk.combining.stacking`).
+and where labels come late, they move by the power 0.3.
+
+Where numbers come late, and many at once, shares move by the power 0.08, and one set of weights is *patient*:
+it has no share, but a part that is learned from all events since (:mod:`streamk.combining.stacking`). The
+weights of many experts are uncertain after few events, so one event in four is learned, as a quarter of an
+event. When that begins, all weights start again: what they learned of raw experts is wrong later.
 
 Experts also become stale while events have no label. If ``a > 16`` events have come since the last label, the
 prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner and ``g`` of the second, both with the
@@ -53,12 +55,12 @@ from streamk.state import Field, Live
 from streamk.vector.lanes import aligned
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
-_SELDOM = 4  # one number in so many is learned where labels come late
+_SELDOM = 4  # one number in so many is learned where many labels come late at once
 _SPANS = np.inf, 100.0, np.inf  # events, of classes that it learns, which a set of weights remembers
 _PENALTY_OF_CLASSES, _PENALTY_OF_NUMBERS = 5000.0, 200.0  # of a squared weight, in units of one event
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
 _OF_SETS, _OF_MEAN = 0.5, 0.1  # initial shares of numbers
-_PACE = 0.08  # of shares of numbers, where labels come late
+_PACE, _PACE_OF_PARTS = 0.3, 0.08  # of shares of numbers, where labels come late; many at once
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 TRUSTED = 16.0  # events without a label before predictions change
 _SURE = 256  # events without a label after which predictions are those of this combiner alone
@@ -106,15 +108,21 @@ class StaleExperts:
         self.passed = self._at = 0
         self.sums: Array = np.zeros(3)
 
-    def set_late(self, late: bool) -> None:
-        """Set whether labels come late; the record of the combiner changes."""
-        self.combiner.pace = _PACE if late and not self.combiner.classes else 1.0
+    def set_late(self, late: bool, in_parts: bool) -> None:
+        """Set whether labels come late, and many at once; the record of the combiner of numbers changes."""
+        if not self.combiner.classes:
+            self.combiner.pace = _PACE_OF_PARTS if in_parts else _PACE if late else 1.0
+            self.combiner.patient = in_parts
+
+    def begin_parts(self) -> None:
+        """Start weights of numbers again when labels first come late, and many at once."""
+        if not self.combiner.classes and not self.combiner.compared.any():
+            self.combiner.restart()
 
     @property
     def rarely(self) -> int:
         """One event in so many is learned; 0 for none."""
-        often = self.combiner.pace < 1.0
-        return 0 if self.since < 0.0 else _SELDOM if often else RARELY
+        return 0 if self.since < 0.0 else _SELDOM if self.combiner.patient else RARELY
 
     def unlabelled(self, events: int) -> int:
         """Return the number of events without a label since the last of ``events`` learned ones."""

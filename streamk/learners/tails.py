@@ -159,6 +159,8 @@ def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
     fresh._learn_rows(rows, goal, np.arange(goal.shape[1]), np.zeros((0, learner._outputs)))
     again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
     codec.__dict__.update(again.__dict__)
-    learner.__dict__.update({**fresh.__dict__, "_codec": codec, "_rehearsal": learner._rehearsal})
+    learner._waiting.exchange(list(range(len(learner._experts))), learner.events)
+    stays = {"_codec": codec, "_rehearsal": learner._rehearsal, "_waiting": learner._waiting}
+    learner.__dict__.update({**fresh.__dict__, **stays})
     inputs.samples = learner._map.sections.sample, learner._rehearsal
     learner._renew_arguments()

@@ -357,7 +357,7 @@ def test_an_event_learned_before_teaches_weights_and_no_intervals(classes):
 
 def patient(late=True):
     made = Stacking(3, False, spans=[np.inf] * 3, patient=True)
-    made.pace = 0.1 if late else 1.0
+    made.pace, made.patient = 0.1, late
     return made
 
 

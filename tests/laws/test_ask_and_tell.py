@@ -46,6 +46,25 @@ def test_labels_at_once(name):
     assert one.to_bytes() == other.to_bytes()
 
 
+@pytest.mark.parametrize("cls", [streamk.KernelClassifier, streamk.KernelRegressor])
+@pytest.mark.parametrize("delay", [0, 1, 300])
+def test_events_wait_on_while_inputs_of_heavy_tails_are_learned_again(cls, delay):
+    """After 256 and 1,000 events a learner may start again; those that wait are still there."""
+    rng, learner = np.random.default_rng(0), made(cls, {})
+    values = np.exp(3.0 * rng.normal(size=(1400, 2)))
+    xs = [{"a": a, "b": b} for a, b in values.tolist()]
+    ys = (values[:, 0] > values[:, 1]).tolist()
+    targets = ys if cls.classifies else np.log(values[:, 0]).tolist()
+    for number, x in enumerate(xs):
+        learner.ask_one(number, x)
+        if number >= delay:
+            learner.tell_one(number - delay, targets[number - delay])
+        assert len(learner.waiting) == min(number + 1, delay)
+    assert learner.summary()["transformed"] == ["a", "b"]
+    assert list(learner.waiting) == list(range(1400 - delay, 1400))
+    assert loads(learner.to_bytes()).to_bytes() == learner.to_bytes()
+
+
 @pytest.mark.parametrize("name", subjects())
 def test_saved_while_events_wait(name):
     cls, extra = LEARNERS[name]

@@ -223,7 +223,7 @@ def test_weights_of_stale_experts_follow_slowly_while_labels_come_late(classes):
 
 
 @pytest.mark.parametrize("classes", [True, False])
-def test_weights_of_stale_experts_start_again_when_labels_begin_to_come_late(classes):
+def test_weights_of_stale_experts_of_numbers_start_again_when_parts_begin_to_come_late(classes):
     xs, ys = stream(classes)
     learner = made(classes)
     learner.learn_many(xs[:700], ys[:700])
@@ -239,5 +239,5 @@ def test_weights_of_stale_experts_start_again_when_labels_begin_to_come_late(cla
     for start in range(700, 1100, 100):
         learner.predict_many(xs[start : start + 100])
         learner.learn_many(xs[start : start + 100], ys[start : start + 100])
-    assert events == [(800, 16 if classes else 4)]
+    assert events == ([] if classes else [(800, 4)])
     assert np.ptp(weights[:2]) > 0.01
