@@ -40,12 +40,13 @@ most ``reach`` = 2 mean absolute errors off: the residuals of Huber (1964). Inte
 targets, and none of events that experts have learned before, whose errors are smaller. From the eighth target
 in a row that is farther off on the same side, targets are not limited so, since the level has shifted.
 
-Where labels come late, shares follow what is true of the last events, and seldom of the next thousands. So
-the second set of numbers may be *patient*. It learns while ``patient``, and not from events that experts
-have learned before; of an error of more than three deviations, it learns three. It has no share: where ``f``
-is the prediction by shares and ``g`` that of the set, the combined one is ``f + α (g − f)``, with ``α`` by
-least squares over all that it has learned (:func:`streamk.combining.combiner.part_of`; 100 events are added
-that say 0.3). When experts start again, its weights stay: it learns how good they are in the end.
+Where many labels come late at once, shares follow what is true of the last events, and seldom of the next
+thousands. So the second set of numbers may become *patient*: it forgets nothing, and has no share. It learns
+while ``patient``, and not from events that experts have learned before; of an error of more than three
+deviations, it learns three. Where ``f`` is the prediction by shares and ``g`` that of the set, the combined
+one is ``f + α (g − f)``, with ``α`` by least squares over all that it has learned
+(:func:`streamk.combining.combiner.part_of`; 100 events are added that say 0.3). When experts start again, its
+weights stay: it learns how good they are in the end.
 
 If labels come ``D`` events late, they say less about the next event. Sets then remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares move with the power ``1/√(1 + D)``.
@@ -355,7 +356,7 @@ def _learn_number(combiner, outputs, scratch, aim, weight, clip, again):
     numbers, scores, slopes, deviations, factors = scratch.value
     count, mixed = combiner.shares.shape[0], numbers[_BY_SHARES]
     error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
-    is_patient = combiner.compared.shape[0] > 0
+    is_patient = combiner.patient or (combiner.compared.shape[0] > 0 and combiner.compared[COMPARED] > 0.0)
     patient = weight if combiner.patient and not again else 0.0
     if patient > 0.0:
         difference, missed = numbers[_PATIENT] - mixed, min(max(aim - mixed, -_FARTHEST), _FARTHEST)
@@ -411,7 +412,7 @@ class Stacking(Combiner):
     saturated
         The experts of each saturated output; only for classes.
     patient
-        Whether the second set is patient; only for numbers.
+        Whether the second set may become patient; only for numbers.
     """
 
     def __init__(
@@ -454,9 +455,6 @@ class Stacking(Combiner):
         sets, experts = self.weights.shape
         parts = (of_sets, sets), (1.0 - of_sets - of_mean, experts), (of_mean, 1)
         self._initial = np.concatenate([np.full(count, part / count) for part, count in parts])
-        if len(self.compared):
-            self._initial[:sets] = of_sets / (sets - 1)
-            self._initial[_PATIENT] = 0.0  # its part is learned otherwise
         self.shares = self._initial.copy()
 
     def set_delay(self, delay: int) -> None:
@@ -468,10 +466,27 @@ class Stacking(Combiner):
         self.level_shift.set_delay(delay)
 
     @property
+    def has_patient(self) -> bool:
+        """Whether the second set is patient."""
+        return self.patient or bool(self.compared.any())
+
+    @property
+    def _first_shares(self) -> Array:
+        """Shares to start with, towards which they move."""
+        first = self._initial.copy()
+        if self.has_patient:
+            first[: len(self.weights)] = first[: len(self.weights)].sum() / (len(self.weights) - 1)
+            first[_PATIENT] = 0.0  # its part is learned otherwise
+        return first
+
+    @property
     def record(self) -> StackedClasses | StackedNumbers:
         """The combiner as compiled code sees it."""
-        shares = self.shares, self._initial
-        arrays = self.forgetting, self.weights, self._curvature, *shares, self.error, self.losses
+        forgetting = self.forgetting.copy()
+        if self.has_patient:
+            forgetting[_PATIENT] = 1.0
+        shares = self.shares, self._first_shares
+        arrays = forgetting, self.weights, self._curvature, *shares, self.error, self.losses
         if self.intervals is None:
             return StackedClasses(*arrays, self.pace, self.penalty, self.logits, self._saturated)
         numbers = self.intervals.record, self.level_shift.record, self.reach, self.evidence
@@ -529,7 +544,7 @@ class Stacking(Combiner):
         experts = self.weights.shape[1]
         self.weights[:] = (2.0 if self.classes else 1.0) / experts
         self.curvature[:] = self.penalty * np.eye(experts)
-        self.shares[:] = self._initial
+        self.shares[:] = self._first_shares
 
     def skip(self, experts: Sequence[int]) -> None:
         """Give no weight to experts that start again; the others get those that are best without them.
@@ -541,7 +556,7 @@ class Stacking(Combiner):
         gone = np.zeros(self.weights.shape[1], dtype=bool)
         gone[[*experts, *(self._saturated.shape[1] + np.flatnonzero(uses))]] = True
         sets = list(zip(self.weights, self.curvature, strict=True))
-        if len(self.compared):
+        if self.has_patient:
             del sets[_PATIENT]
         for weights, lower in sets:
             whole = np.tril(lower) + np.tril(lower, -1).T

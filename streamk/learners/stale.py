@@ -56,7 +56,7 @@ from streamk.vector.lanes import aligned
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SELDOM = 4  # one number in so many is learned where many labels come late at once
-_SPANS = np.inf, 100.0, np.inf  # events, of classes that it learns, which a set of weights remembers
+_SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
 _PENALTY_OF_CLASSES, _PENALTY_OF_NUMBERS = 5000.0, 200.0  # of a squared weight, in units of one event
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
 _OF_SETS, _OF_MEAN = 0.5, 0.1  # initial shares of numbers
@@ -94,9 +94,8 @@ class StaleExperts:
         self, experts: int, classes: bool, logits: Sequence[bool], saturated: Sequence[Sequence[int]] = ()
     ) -> None:
         penalty = _PENALTY_OF_CLASSES if classes else _PENALTY_OF_NUMBERS
-        spans = _SPANS if classes else [np.inf] * len(_SPANS)
         self.combiner = Stacking(
-            experts, classes, logits, spans, _SETTLED, penalty, saturated, patient=not classes
+            experts, classes, logits, _SPANS, _SETTLED, penalty, saturated, patient=not classes
         )
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
