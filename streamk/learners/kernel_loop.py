@@ -266,7 +266,7 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
             if learned and learning != EXPERTS and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), scratch, residual)
-                drawn = scratch.weights[i] * (rarely / RARELY)
+                drawn = scratch.weights[i] * (rarely / RARELY)  # if more are drawn, each counts less
                 _adapt(stale, stale, scratch, residual, goal[0, start + i], drawn)
             prediction = out[start + i] if out.shape[0] > 0 else residual
             if not reused:

@@ -55,7 +55,7 @@ from streamk.state import Field, Live
 from streamk.vector.lanes import aligned
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
-_SELDOM = 4  # one number in so many is learned where many labels come late at once
+_OFTEN = 4  # one number in so many is learned where many labels come late at once
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
 _PENALTY_OF_CLASSES, _PENALTY_OF_NUMBERS = 5000.0, 200.0  # of a squared weight, in units of one event
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
@@ -121,7 +121,7 @@ class StaleExperts:
     @property
     def rarely(self) -> int:
         """One event in so many is learned; 0 for none."""
-        return 0 if self.since < 0.0 else _SELDOM if self.combiner.patient else RARELY
+        return 0 if self.since < 0.0 else _OFTEN if self.combiner.patient else RARELY
 
     def unlabelled(self, events: int) -> int:
         """Return the number of events without a label since the last of ``events`` learned ones."""
