@@ -241,3 +241,21 @@ def test_weights_of_stale_experts_of_numbers_start_again_when_parts_begin_to_com
         learner.learn_many(xs[start : start + 100], ys[start : start + 100])
     assert events == ([] if classes else [(800, 4)])
     assert np.ptp(weights[:2]) > 0.01
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_predictions_of_late_parts_are_those_of_the_saved_and_the_frozen_model(classes):
+    xs, ys = stream(classes)
+    learner = made(classes)
+    learner.learn_many(xs[:700], ys[:700])
+    for start in range(700, 2200, 300):
+        learner.predict_many(xs[start : start + 300])
+        before = learner._stale.combiner.error.copy()
+        learner.learn_many(xs[start : start + 300], ys[start : start + 300])
+    _, weight, count = learner._stale.combiner.error - before
+    assert weight == pytest.approx((1.0 if classes else 0.25) * count)
+    assert learner._stale.combiner.has_patient == (not classes)
+    loaded, frozen = streamk.loads(learner.to_bytes()), learner.frozen()
+    predicted = learner.view_array(xs[2200:])
+    assert loaded.view_array(xs[2200:]).tobytes() == predicted.tobytes()
+    np.testing.assert_allclose(frozen.view_array(xs[2200:]), predicted, atol=1e-9)
