@@ -466,9 +466,14 @@ class Stacking(Combiner):
         self.level_shift.set_delay(delay)
 
     @property
+    def _compares(self) -> bool:
+        """Whether the patient set has learned."""
+        return bool(len(self.compared) and self.compared[COMPARED] > 0.0)
+
+    @property
     def has_patient(self) -> bool:
         """Whether the second set is patient."""
-        return self.patient or bool(self.compared.any())
+        return self.patient or self._compares
 
     @property
     def _first_shares(self) -> Array:
@@ -529,7 +534,8 @@ class Stacking(Combiner):
     def final_state(self) -> Arrays:
         """Return the state for a combiner that learns no more: the part of the patient set is a share."""
         state = self.state_dict()
-        if state.pop("stacking.compared", None) is not None:
+        state.pop("stacking.compared", None)
+        if self._compares:
             part = part_of(self.compared, _FIRST_PART, _BEFORE)
             shares = state["stacking.shares"] = (1.0 - part) * self.shares
             shares[_PATIENT] += part
@@ -633,7 +639,8 @@ class Stacking(Combiner):
             bounds = (_REACH, -_MOST), (_REACH, _MOST)
             yield Field("stacking.evidence", "gains by far outputs", -_MOST, _MOST, merge=MEAN, default=0.0)
             if len(self.compared):
-                yield Field("stacking.compared", "errors of both", -_MOST, _MOST, merge=MEAN, default=0.0)
+                least = -_MOST, 0.0, 0.0
+                yield Field("stacking.compared", "errors of weights", least, _MOST, merge=MEAN, default=0.0)
             yield Field("stacking.reach", "limit of errors", *bounds, whole=True, default=(np.inf, 0.0))
 
     def complete(self) -> None:

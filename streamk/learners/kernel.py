@@ -281,8 +281,7 @@ class _Kernel(StreamingLearner):
         rehearsal.label_comes(predicted, self._values)
         if (rehearsal.rehearses, rehearsal.lateness > 0) != before:
             self._follow_lateness()
-            if rehearsal.lateness:
-                self._stale_experts.begin_parts()
+            self._stale_experts.begin_parts()
 
     def _follow_lateness(self) -> None:
         """Let weights follow slowly where labels come late."""

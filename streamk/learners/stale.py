@@ -115,7 +115,7 @@ class StaleExperts:
 
     def begin_parts(self) -> None:
         """Start weights of numbers again when labels first come late, and many at once."""
-        if not self.combiner.classes and not self.combiner.compared.any():
+        if self.combiner.patient and not self.combiner.compared.any():
             self.combiner.restart()
 
     @property

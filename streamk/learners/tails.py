@@ -163,4 +163,5 @@ def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
     stays = {"_codec": codec, "_rehearsal": learner._rehearsal, "_waiting": learner._waiting}
     learner.__dict__.update({**fresh.__dict__, **stays})
     inputs.samples = learner._map.sections.sample, learner._rehearsal
-    learner._renew_arguments()
+    learner._follow_lateness()
+    learner._stale_experts.begin_parts()
