@@ -411,7 +411,7 @@ class Stacking(Combiner):
         Of a squared weight, in units of one event.
     saturated
         The experts of each saturated output; only for classes.
-    patient
+    may_be_patient
         Whether the second set may become patient; only for numbers.
     """
 
@@ -424,7 +424,7 @@ class Stacking(Combiner):
         settled: int = 0,
         penalty: float = PENALTY,
         saturated: Sequence[Sequence[int]] = (),
-        patient: bool = False,
+        may_be_patient: bool = False,
     ) -> None:
         sets, self.penalty = len(spans), penalty
         self._saturated = np.zeros((len(saturated), experts))
@@ -438,7 +438,7 @@ class Stacking(Combiner):
         self._curvature = side_by_side(np.array([penalty * np.eye(experts)] * sets))
         self._initial = np.full(sets, 1.0 / sets)
         self.shares: Array = self._initial.copy()
-        self.compared: Array = np.zeros(3 if patient else 0)
+        self.compared: Array = np.zeros(3 if may_be_patient else 0)
         self.patient = False
         if not classes:
             self.start_shares((1.0 - _MEAN) * sets / (sets + experts), _MEAN)
@@ -466,14 +466,14 @@ class Stacking(Combiner):
         self.level_shift.set_delay(delay)
 
     @property
-    def _compares(self) -> bool:
+    def _has_compared(self) -> bool:
         """Whether the patient set has learned."""
         return bool(len(self.compared) and self.compared[COMPARED] > 0.0)
 
     @property
     def has_patient(self) -> bool:
         """Whether the second set is patient."""
-        return self.patient or self._compares
+        return self.patient or self._has_compared
 
     @property
     def _first_shares(self) -> Array:
@@ -535,7 +535,7 @@ class Stacking(Combiner):
         """Return the state for a combiner that learns no more: the part of the patient set is a share."""
         state = self.state_dict()
         state.pop("stacking.compared", None)
-        if self._compares:
+        if self._has_compared:
             part = part_of(self.compared, _FIRST_PART, _BEFORE)
             shares = state["stacking.shares"] = (1.0 - part) * self.shares
             shares[_PATIENT] += part

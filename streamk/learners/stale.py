@@ -95,7 +95,7 @@ class StaleExperts:
     ) -> None:
         penalty = _PENALTY_OF_CLASSES if classes else _PENALTY_OF_NUMBERS
         self.combiner = Stacking(
-            experts, classes, logits, _SPANS, _SETTLED, penalty, saturated, patient=not classes
+            experts, classes, logits, _SPANS, _SETTLED, penalty, saturated, may_be_patient=not classes
         )
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED

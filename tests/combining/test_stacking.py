@@ -356,7 +356,7 @@ def test_an_event_learned_before_teaches_weights_and_no_intervals(classes):
 
 
 def patient(late=True):
-    made = Stacking(3, False, patient=True)
+    made = Stacking(3, False, may_be_patient=True)
     made.pace, made.patient = 0.1, late
     made.restart()
     return made
