@@ -242,7 +242,7 @@ class _KernelEstimator(BaseEstimator):
         return int(check_random_state(self.random_state).randint(_SEEDS))
 
     def _new_learner(self, seed: int) -> _Learner:
-        return self._learner_class(
+        learner = self._learner_class(
             features=self.features,
             relevance=self.relevance,
             budget=self.budget,
@@ -250,6 +250,8 @@ class _KernelEstimator(BaseEstimator):
             neighbours=False,  # in a second pass, the nearest event would be the row itself
             seed=seed,
         )
+        learner._shuffled.learns = False
+        return learner
 
     def _count_passes(self, sample: _Sample, seed: int) -> int:
         """Return after how many passes over four rows of five a learner errs least on the fifth.

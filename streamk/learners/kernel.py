@@ -37,6 +37,7 @@ from streamk.features.map import FeatureMap
 from streamk.features.plans import BUDGETS, WITHOUT
 from streamk.features.ranks import FIRST as FIRST_RANKS
 from streamk.features.relevance import BLOCKS
+from streamk.features.reservoir import Reservoir, Sample
 from streamk.features.sample import Sampled
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
@@ -44,11 +45,12 @@ from streamk.learners.earlier import with_rows
 from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, rules_of, saturated_among
 from streamk.learners.regressor import Regressor
-from streamk.learners.rehearsal import LATE, Rehearsal
+from streamk.learners.rehearsal import LATE, PART, Rehearsal
+from streamk.learners.shuffled import NONE, Made, Shuffled, predictions_of, share_of
 from streamk.learners.stale import PERIOD, TRUSTED, StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
 from streamk.learners.summary import Summary, calendar_field, shares_of
-from streamk.learners.tails import EARLY, look
+from streamk.learners.tails import EARLY, WHOLE, look
 from streamk.learners.time_like import TimeLike
 from streamk.learners.waiting import Held, Seen
 from streamk.losses import LOGISTIC
@@ -110,7 +112,7 @@ class _Kernel(StreamingLearner):
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it
         self._stale = StaleExperts(count, self.classifies, logits, groups)
-        self._rehearsal, self._time_like = Rehearsal(), TimeLike()
+        self._rehearsal, self._shuffled, self._time_like = Rehearsal(), Shuffled(), TimeLike()
         self._both = -1, np.zeros((2, 0))  # number of an encoding, and predictions by both combiners
         self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
@@ -183,6 +185,7 @@ class _Kernel(StreamingLearner):
     def _errors_of(self, sampled: Sampled, with_labels: float) -> tuple[float, float]:
         """Return the mean squared errors of events that the copies for stale experts have not learned."""
         past, out = copy.deepcopy(self), np.zeros((len(sampled), self._outputs))
+        past._shuffled, past._rehearsal.reservoir = Shuffled(), None  # it has learned these events
         for (_, array), copied in zip(past._coefficients(), self._stale_experts.arrays, strict=True):
             array[:] = copied
         past.frozen()._predict_rows(self._codec.inputs.restore_values(sampled.rows), out)
@@ -277,6 +280,8 @@ class _Kernel(StreamingLearner):
     def _label_comes(self, predicted: int) -> None:
         """See a label after so many events were predicted."""
         rehearsal = self._rehearsal
+        if predicted >= PART:
+            self._shuffled.store(self._latest_shuffled if rehearsal.in_parts else NONE)
         before = rehearsal.rehearses, rehearsal.lateness > 0
         rehearsal.label_comes(predicted, self._values)
         if (rehearsal.rehearses, rehearsal.lateness > 0) != before:
@@ -306,14 +311,14 @@ class _Kernel(StreamingLearner):
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         rehearsal = self._rehearsal
         count = rehearsal.predicted
-        if self._is_frozen or not (rehearsal.lateness_after(count) or rehearsal.rehearses):
+        if self._is_frozen or not (self._samples or rehearsal.in_parts_after(count)):
             super()._learn_event(x, target, weight, outputs)
             rehearsal.label_comes(count, self._values)
             return
         rows, goal = self._encode_learned(x), np.array([[target], [weight]])
         self._label_comes(count)
         made = self._ready(rows, outputs)
-        for part, goals in self._rehearse(rows, goal) if rehearsal.rehearses else [(rows, goal)]:
+        for part, goals in self._rehearse(rows, goal) if self._samples else [(rows, goal)]:
             self._handles_of(made).predicted = None  # its inputs may be others now
             self._run_event(made, True, part, *goals[:, 0].tolist())
         if self._codec.counts[EVENTS] >= self._due:
@@ -348,18 +353,24 @@ class _Kernel(StreamingLearner):
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = super()._make_map(seed, slots)
-        self._codec.inputs.samples += (self._rehearsal,)
+        self._codec.inputs.samples += self._rehearsal, self._shuffled
         return made
 
+    @property
+    def _samples(self) -> bool:
+        """Whether events are added to the sample of earlier ones."""
+        return self._rehearsal.in_parts or self._rehearsal.rehearses
+
     def _rehearse(self, rows: EncodedRows, goal: Array) -> list[tuple[EncodedRows, Array]]:
-        """Return events to learn, each followed by an earlier one, in parts."""
-        rehearsal, inputs = self._rehearsal, self._codec.inputs
+        """Sample events; return those to learn in parts, each with an earlier one if labels come late."""
+        rehearsal = self._rehearsal
         if rehearsal.reservoir is None:
             assert self._map is not None
-            assert self._map.sections is not None
-            sampled, seed = self._map.sections.sample.events(), self._map.seed
-            earlier = inputs.restore_values(sampled.rows)
-            rehearsal.begin(seed, rows, earlier, sampled.goal)
+            _, earlier, goals = self._sampled()
+            rehearsal.begin(self._map.seed, rows, earlier, goals)
+        if not rehearsal.rehearses:
+            rehearsal.take(rows, goal)
+            return [(rows, goal)]
         return rehearsal.follow(rows, goal, self._values)
 
     @property
@@ -375,7 +386,7 @@ class _Kernel(StreamingLearner):
         counts = None
         if before or unlabelled.any():
             counts = unlabelled_before(unlabelled, goal[1] > 0.0, before)
-        if self._rehearsal.rehearses and not len(out) and len(learned):
+        if self._samples and not len(out) and len(learned):
             for part, goals in self._rehearse(rows.select(learned), goal[:, learned]):
                 super()._learn_rows(part, goals, np.flatnonzero(goals[1] > 0.0), out)
         elif counts is None:
@@ -457,10 +468,46 @@ class _Kernel(StreamingLearner):
         if len(live):
             before = int(live[-1]) + 1
             super()._predict_rows(rows.select(slice(before)), out[:before])
+        if self._is_frozen:
+            self._average(rows, out)
         if self._map is not None and shares.any():
             by_stale = np.zeros_like(out)
             self._run_stale(self._map, still, self._stale_experts.combiner.record, by_stale)
+            if (far := np.flatnonzero(shares == 1.0)).size:
+                by_stale[far] = self._average(rows.select(far), by_stale[far])
             out += shares[:, None] * (by_stale - out)
+
+    def _average(self, rows: EncodedRows, out: Array) -> Array:
+        """Give the shuffled learner its share in predictions ``(n, K)``, if there is one; return them."""
+        model = self._latest_shuffled[1]
+        if model is not None:
+            share = share_of(self._rehearsal.part, self.events)
+            rows = self._look().without(rows)
+            by_model = predictions_of(model, rows, self._codec.inputs.slots, self._outputs)
+            of_targets = out[:, : self._outputs]
+            of_targets += share * (by_model - of_targets)
+        return out
+
+    @property
+    def _latest_shuffled(self) -> Made:
+        """The shuffled learner, if labels come in parts or it has learned most events."""
+        shuffled, rehearsal = self._shuffled, self._rehearsal
+        if rehearsal.in_parts and rehearsal.reservoir is not None:
+            return shuffled.latest(self, rehearsal.reservoir.seen, rehearsal.reservoir.sample)
+        sections = None if self._map is None else self._map.sections
+        few = sections is not None and len(sections.sample) >= WHOLE * self.events
+        if few and not self._is_frozen and not rehearsal.in_parts and not rehearsal.rehearses:
+            return shuffled.latest(self, self.events, self._sampled)
+        return shuffled.stored if rehearsal.in_parts or shuffled.stored[0] >= WHOLE * self.events else NONE
+
+    def _sampled(self) -> Sample:
+        """Return the last events, in a sample of earlier events."""
+        assert self._map is not None
+        assert self._map.sections is not None
+        sampled = self._map.sections.sample.events()
+        reservoir = Reservoir(max(len(sampled), 1), self._map.seed)
+        reservoir.add(self._codec.inputs.restore_values(sampled.rows), sampled.goal)
+        return reservoir.sample()
 
     def _predict_alike(self, rows: EncodedRows) -> Array:
         out = np.zeros((len(rows.values), self._outputs))
@@ -557,20 +604,23 @@ class _Kernel(StreamingLearner):
 
     def _to_parts(self) -> tuple[Json, Arrays]:
         header, arrays = super()._to_parts()
-        arrays |= self._rehearsal.state_dict()
+        arrays |= self._rehearsal.state_dict() | self._shuffled.state_dict()
         sections = None if self._map is None else self._map.sections
         if sections is not None and not len(sections.sample):  # else they follow from it
             arrays |= self._time_like.state_dict()
         return header, arrays
 
     def _copied(self, header: Json, arrays: Arrays) -> Self:
-        return super()._copied(header, arrays | self._look().state_dict())
+        made = super()._copied(header, arrays | self._look().state_dict())
+        made._shuffled.store(self._latest_shuffled)
+        return made
 
     def _restore_experts(self, header: Json, arrays: Arrays, closed: bool) -> None:
         super()._restore_experts(header, arrays, closed)
         inputs, rehearsal = self._codec.inputs, self._rehearsal
         self._time_like.load_state_dict(arrays, inputs.slots)
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
+        self._shuffled.load_state_dict(arrays, self)
         self._follow_lateness()
         if rehearsal.reservoir is not None:
             self._check_labels(rehearsal.reservoir.rows()[1][0].tolist())

@@ -20,8 +20,11 @@ Labels may also come one by one, each long after its event. This is seen if even
 in a row were more than half as late again as they usually are, the least of them is the usual one; if eight
 were less than two thirds as late, the most. If that is at least 64, earlier events are learned again.
 
-The sample holds at most 4,096 events, fewer if they are wide. It begins with the last 1,024 events, and grows
-only while labels come late.
+Labels come in *parts* if 256 events or more were predicted before the last one that followed predictions
+(:mod:`streamk.learners.shuffled`).
+
+The sample begins with the last 1,024 events when labels come late or in parts, and grows only while they do.
+It holds at most 32,768 events if it begins with parts and 4,096 otherwise, fewer if they are wide.
 """
 
 from __future__ import annotations
@@ -36,10 +39,10 @@ from streamk.features.counter import GOLDEN64, MASK64, block_keys
 from streamk.features.reservoir import Reservoir
 from streamk.learners.learner import with_prefix
 
-LATE = 64  # events predicted since the label before
+LATE, PART = 64, 256  # events predicted since the label before, if it comes late; in parts of the stream
 _IN_A_ROW = 8  # labels that come later than usually, or sooner
-_MOST, _LEAST = 4096, 256  # events of the sample
-_INPUTS = 2**18  # of them all
+_LEAST, _OTHERWISE, _MOST = 256, 4096, 32_768  # events of the sample; the last if labels come in parts
+_INPUTS = 2**19  # of them all in parts, and otherwise half
 _DRAWS = 0x4452_4157  # differs from all random streams of features
 _AGAIN = np.array([[1.0], [-1.0]])  # an event that is learned again has a negative weight
 
@@ -72,6 +75,20 @@ class Rehearsal:
         """Whether earlier events are learned again."""
         return max(self.lateness, self.usual) >= LATE
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether 256 events were predicted before the last label that followed predictions."""
+        return self._waited[1] >= PART
+
+    @property
+    def part(self) -> int:
+        """How late labels came in the last parts, 0 if they do not come in parts."""
+        return max(self.lateness, self._waited[1]) if self.in_parts else 0
+
+    def in_parts_after(self, predicted: int) -> bool:
+        """Return what :attr:`in_parts` is, if a label comes after so many events were predicted."""
+        return (predicted or self._waited[1]) >= PART
+
     def label_of(self, later: int) -> bool:
         """See a label before which so many later events were predicted; return whether ``usual`` changes."""
         before = self.usual
@@ -90,11 +107,14 @@ class Rehearsal:
 
     def label_comes(self, predicted: int, seen: SeenValues) -> None:
         """See a label after so many events were predicted; ``seen`` are the values learned before it."""
+        first_part = self.in_parts and not self.rehearses
         self.predicted, self.lateness = 0, self.lateness_after(predicted)
         if predicted:
             self._waited = self._waited[1], predicted if predicted >= LATE else 0
             if self.lateness:
                 self._known.copy_from(seen)
+        if first_part and not self.in_parts:  # it was one look at many events, or the first of single labels
+            self.reservoir = None
 
     def no_label_comes(self, count: int) -> None:
         """See events that have no label: they do not wait for one any more."""
@@ -103,7 +123,8 @@ class Rehearsal:
     def begin(self, seed: int, rows: EncodedRows, earlier: EncodedRows, goal: Array) -> None:
         """Begin the sample with earlier events; ``rows`` are those that come next."""
         width = max(rows.values.shape[1], earlier.values.shape[1], 1)
-        self.reservoir = Reservoir(min(max(_INPUTS // width, _LEAST), _MOST), seed)
+        most, inputs = (_MOST, _INPUTS) if self.in_parts else (_OTHERWISE, _INPUTS // 2)
+        self.reservoir = Reservoir(min(max(inputs // width, _LEAST), most), seed)
         if goal.shape[1]:
             self.reservoir.add(earlier, goal)
 
@@ -111,6 +132,11 @@ class Rehearsal:
         """Move slot ``k`` to ``places[k]``, as :meth:`Reservoir.move` does."""
         if self.reservoir is not None:
             self.reservoir.move(places)
+
+    def take(self, rows: EncodedRows, goal: Array) -> None:
+        """Sample events, and repeat none."""
+        assert self.reservoir is not None
+        self.reservoir.add(rows, goal)
 
     def follow(self, rows: EncodedRows, goal: Array, seen: SeenValues) -> list[tuple[EncodedRows, Array]]:
         """Return events to learn, each followed by an earlier one, of negative weight; sample them.
@@ -151,7 +177,7 @@ class Rehearsal:
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file; none before labels come late."""
-        if self.reservoir is None and not (self.lateness or self.usual or self._run):
+        if self.reservoir is None and not (self.lateness or self.usual or self._run or self.in_parts):
             return {}
         most = 0 if self.reservoir is None else self.reservoir.most
         lateness = np.array([*self._waited, self.usual, self._run, self._bound, most], dtype=np.int64)

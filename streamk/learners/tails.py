@@ -28,6 +28,8 @@ from streamk.features.sample import EVENTS as MOST
 from streamk.features.sample import Sampled
 from streamk.threads import one_blas_thread
 
+_Kernel = Any  # a learner of :mod:`streamk.learners.kernel`
+
 EARLY = 256  # events after which inputs are checked first
 _GROUP = 64  # events with similar predictions
 _HEAVY, _LIGHT = 7.0, 5.0  # of a tail: its 1 % quantile in quartiles; 3.4 for a normal variable
@@ -36,16 +38,16 @@ _MATTERS = 0.25  # 1 % quantile of errors relative to that of predictions
 _SMALL = 0.05  # added to absolute errors before the logarithm
 _PENALTY = 10.0
 _FENCE = 2.0  # ranges of the middle half
-_WHOLE = 0.9  # of the events, that the sample must hold
+WHOLE = 0.9  # of the events, that the sample must hold
 
 
-def look(learner: Any) -> None:
+def look(learner: _Kernel) -> None:
     """Check the tails of a default learner's sampled events; set transforms and limits of errors."""
     sections = learner._map.sections
     if sections is None or not sections.learned or len(sections.sample) < LEAST:
         return
     sampled, inputs, combiner = sections.sample.events(), learner._codec.inputs, learner._combiner
-    all_there = _WHOLE * learner.events <= len(sampled) < MOST
+    all_there = WHOLE * learner.events <= len(sampled) < MOST
     rows = inputs.restore_values(sampled.rows)
     transforms = _transforms_for(rows, learner) if all_there else {}
     robust = combiner.is_robust
@@ -60,7 +62,7 @@ def look(learner: Any) -> None:
     learner._combiner.be_robust(robust)
 
 
-def restarted_since(learner: Any, base: Any) -> bool:
+def restarted_since(learner: _Kernel, base: _Kernel) -> bool:
     """Return whether a learner that continues from ``base`` has restarted since."""
     now, before = learner._codec.inputs.transforms, base._codec.inputs.transforms
     if now.keys() != before.keys() or not all(now[name].is_same(before[name]) for name in now):
@@ -121,7 +123,7 @@ def _sizes(rows: EncodedRows) -> Array:
     return np.asarray(sizes - sizes.mean(axis=0))
 
 
-def _transforms_for(rows: EncodedRows, learner: Any) -> dict[str, Transform]:
+def _transforms_for(rows: EncodedRows, learner: _Kernel) -> dict[str, Transform]:
     """Return transforms of numbers with heavy tails, and new fits of transforms that exist."""
     inputs, transforms = learner._codec.inputs, {}
     slots = np.broadcast_to(rows.slots, rows.values.shape)
@@ -142,7 +144,7 @@ def _within_fences(goal: Array) -> Array:
     return np.array([np.clip(goal[0], low - margin, high + margin), goal[1]])
 
 
-def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
+def _restart(learner: _Kernel, rows: EncodedRows, goal: Array) -> None:
     """Reset all but names, transforms, labels and seed, and learn the events."""
     made, codec = learner._map, learner._codec
     fresh = type(learner)(**learner._get_params())
@@ -160,8 +162,8 @@ def _restart(learner: Any, rows: EncodedRows, goal: Array) -> None:
     again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
     codec.__dict__.update(again.__dict__)
     learner._waiting.exchange(list(range(len(learner._experts))), learner.events)
-    stays = {"_codec": codec, "_rehearsal": learner._rehearsal, "_waiting": learner._waiting}
+    stays = {name: learner.__dict__[name] for name in ("_codec", "_rehearsal", "_shuffled", "_waiting")}
     learner.__dict__.update({**fresh.__dict__, **stays})
-    inputs.samples = learner._map.sections.sample, learner._rehearsal
+    inputs.samples = learner._map.sections.sample, learner._rehearsal, learner._shuffled
     learner._follow_lateness()
     learner._stale_experts.begin_parts()

@@ -21,7 +21,7 @@ import numpy as np
 from streamk.arrays import Array, Arrays, typed
 from streamk.encoding.calendar_inputs import ELAPSED, PERIODS
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import LARGEST, UNSCALED, EncodedRows
+from streamk.encoding.rows import LARGEST, UNSCALED, EncodedRows, without_nan
 from streamk.encoding.scaling import MEAN, spread
 from streamk.features.sample import WIDTH, EventSample
 
@@ -57,6 +57,14 @@ class TimeLike:
         for slot, last in self.last:
             values[slots == slot] = last if statistics is None else statistics[int(slot), MEAN]
         return EncodedRows(rows.slots, rows.keys, values)
+
+    def without(self, rows: EncodedRows) -> EncodedRows:
+        """Return rows whose time-like numbers are missing."""
+        if not len(self.last):
+            return rows
+        values = rows.values.copy()
+        values[np.isin(np.broadcast_to(rows.slots, values.shape), self.last[:, 0])] = np.nan
+        return without_nan(EncodedRows(rows.slots, rows.keys, values))
 
     def state_dict(self) -> Arrays:
         """Return the array to store in a model file, if there are time-like numbers."""

@@ -55,8 +55,8 @@ def test_merge_gains_from_every_part_in_any_order(cls, gain):
 def test_merged_learner_learns_on(cls):
     models, X, targets = quarters(cls)
     merged = streamk.merge(models)
-    copy = streamk.loads(merged.to_bytes())
-    before = score(merged, X[1000:], targets[1000:])
+    copy, asked = (streamk.loads(merged.to_bytes()) for _ in range(2))
+    before = score(asked, X[1000:], targets[1000:])
     for learner in (merged, copy):
         learner.learn_many(X[:1000], targets[:1000], names=NAMES)
     assert copy.to_bytes() == merged.to_bytes()
