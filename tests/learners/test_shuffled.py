@@ -221,3 +221,13 @@ def test_share_is_a_half_where_labels_are_late_relative_to_all_events():
     assert share_of(5000, 80_000) == 0.5
     assert share_of(500, 80_000) == 0.05
     assert Shuffled().stored == (0, None)
+
+
+@BOTH
+def test_summaries_compare_stale_experts_alone(made, log, monkeypatch):
+    """The shuffled learner has learned the events of which errors are printed."""
+    learner, _, _ = in_parts(made, log)
+    errors = learner.summary()["errors"]
+    assert errors["without_labels"] > 0.0
+    monkeypatch.setattr("streamk.learners.kernel.share_of", lambda *_: 0.0)
+    assert learner.summary()["errors"] == errors
