@@ -181,6 +181,17 @@ def test_new_numbers_and_classes_after_the_model():
     assert np.isfinite(found.to_numpy()).all()
 
 
+@BOTH
+def test_numbers_that_come_after_the_model_say_nothing_to_it(made, log, monkeypatch):
+    learner, X, y = in_parts(made, log)
+    learner.predict_many(X[:300])
+    learner.learn_many(X[:20].assign(new=np.arange(20.0)), y[:20])
+    assert learner._latest_shuffled == learner._shuffled.stored
+    monkeypatch.setattr("streamk.learners.kernel.share_of", lambda *_: 1.0)
+    found = far_predictions(learner, X.assign(new=1e6))
+    assert np.allclose(found, far_predictions(learner, X), rtol=0.0, atol=1e-9)
+
+
 def test_constant_scales_are_those_of_the_model():
     X, y = numbers(1200)
     learner = streamk.KernelRegressor(seed=3)
