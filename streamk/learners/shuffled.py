@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 
 from streamk import model_file
 from streamk.arrays import Array, Arrays, typed
+from streamk.encoding.codec import KNOWN, LEAST
 from streamk.encoding.rows import UNSCALED, EncodedRows, moved
-from streamk.encoding.scaling import GIVEN, HELD
+from streamk.encoding.scaling import COUNT, GIVEN, HELD
 from streamk.features.reservoir import Sample
 
-_FIRST, _GROWTH = 512, 16  # events of the first model; a model is due after this part of them once more
+_FIRST, _GROWTH = 512, 16  # sampled events of the first model; one for so many of them makes the next due
 _MOST_SHARE, _FAR = 0.5, 16
-
 _OF_ANOTHER = "its shuffled learner is of another learner"
 
 _Kernel = Any  # a learner of :mod:`streamk.learners.kernel`
@@ -144,17 +144,21 @@ def _learned(learner: _Kernel, sample: Sample) -> _Kernel:
 
 
 def _blank(learner: _Kernel) -> _Kernel:
-    """Return a learner that has learned nothing, with the parameters, seed, names and labels of another."""
+    """Return a learner that has learned nothing, with the parameters, seed, names and labels of another.
+
+    Names and labels that are registered for the next event do not count.
+    """
     codec, made = learner._codec, learner._map
     assert made is not None
     blank = type(learner)._with_parameters(learner._parameters())
     inputs, target = blank._codec.inputs, blank._codec.target
     inputs.settle(codec.inputs.directions)
-    statistics = codec.statistics.copy()
+    known = 1 + np.flatnonzero(codec.statistics[:, COUNT] > 0.0).max(initial=-1)
+    statistics = codec.statistics[:known].copy()
     statistics[statistics[:, HELD] != GIVEN] = 0.0
-    inputs.set_names(list(codec.inputs.numbers), statistics)
+    inputs.set_names(list(codec.inputs.numbers)[:known], statistics)
     if codec.labels is not None:
-        blank._codec.register(codec.labels.values)
+        blank._codec.register(codec.labels.values[: int(max(codec.counts[KNOWN], codec.counts[LEAST]))])
     if codec.target[0, HELD] == GIVEN:
         target[:] = codec.target
     blank._make_map(made.seed, made.slots)

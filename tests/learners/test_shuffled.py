@@ -1,5 +1,7 @@
 """The shuffled learner: events of the sample in random order, where labels come in parts."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -68,6 +70,20 @@ def test_a_saved_learner_makes_the_same_models(made, log):
     assert learner._shuffled.stored[0] > 1200
     assert learner.to_bytes() == again.to_bytes() == loads(learner.to_bytes()).to_bytes()
     assert (far_predictions(learner, X) == far_predictions(again, X)).all()
+
+
+@BOTH
+def test_a_model_is_the_same_if_it_is_made_at_the_label(made, log):
+    """As by a process that goes on after the prediction, and the label brings a new field and a new class."""
+    learner, X, _ = in_parts(made, log)
+    far_predictions(learner, X)
+    again = copy.deepcopy(learner)
+    again._shuffled._made = (0, None)
+    event = {**X.to_dict("records")[0], "A": 3.0, "z": 3.0}
+    for one in learner, again:
+        one.learn_one(event, 2)
+    assert learner._shuffled.stored[0] == learner._rehearsal.reservoir.seen - 1
+    assert learner.to_bytes() == again.to_bytes()
 
 
 @BOTH
@@ -141,6 +157,19 @@ def test_prompt_labels_and_small_parts_make_no_model(made, log):
         learned_in_chunks(learner, X, y, size)
         far_predictions(learner, X)
         assert learner._latest_shuffled == learner._shuffled.stored == (0, None)
+
+
+@BOTH
+def test_first_predictions_without_labels_are_those_of_stale_experts(made, log):
+    X, y = log(700)
+    learner = made(seed=3)
+    learner.learn_many(X, y)
+    predict = learner.predict_proba_many if learner.classifies else learner.predict_many
+    found = np.asarray(predict(X))
+    learner._shuffled.learns, learner._shuffled._made = False, (0, None)
+    alone = np.asarray(predict(X))
+    assert (found[:PART] == alone[:PART]).all()
+    assert (found[PART + 1 :] != alone[PART + 1 :]).any()
 
 
 @BOTH
