@@ -122,6 +122,18 @@ def test_closed_and_frozen_learners_have_the_model(made, log, count, size):
         assert np.allclose(far_predictions(model, X), expected, atol=1e-4 * abs(expected).max())
 
 
+def test_frozen_models_of_the_first_part_are_saved_whole():
+    """Also where the sample has only the last of the events before the part."""
+    X, y = numbers(2400)
+    learner = streamk.KernelRegressor(seed=3)
+    learner.learn_many(X[:2000], y[:2000])
+    learner.predict_many(X[2000:])
+    learner.learn_many(X[2000:], y[2000:])
+    frozen = learner.frozen()
+    assert frozen._latest_shuffled[1] is not None
+    assert (far_predictions(frozen, X) == far_predictions(loads(frozen.to_bytes()), X)).all()
+
+
 def test_events_so_far_are_shuffled_while_they_are_few():
     """Rows sorted by class: experts that follow the last events predict its class."""
     rng = np.random.default_rng(0)
