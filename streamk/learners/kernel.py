@@ -311,14 +311,14 @@ class _Kernel(StreamingLearner):
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         rehearsal = self._rehearsal
         count = rehearsal.predicted
-        if self._is_frozen or not (self._samples or rehearsal.in_parts_after(count)):
+        if self._is_frozen or not (rehearsal.samples or count >= LATE):
             super()._learn_event(x, target, weight, outputs)
             rehearsal.label_comes(count, self._values)
             return
         rows, goal = self._encode_learned(x), np.array([[target], [weight]])
         self._label_comes(count)
         made = self._ready(rows, outputs)
-        for part, goals in self._rehearse(rows, goal) if self._samples else [(rows, goal)]:
+        for part, goals in self._rehearse(rows, goal) if rehearsal.samples else [(rows, goal)]:
             self._handles_of(made).predicted = None  # its inputs may be others now
             self._run_event(made, True, part, *goals[:, 0].tolist())
         if self._codec.counts[EVENTS] >= self._due:
@@ -356,11 +356,6 @@ class _Kernel(StreamingLearner):
         self._codec.inputs.samples += self._rehearsal, self._shuffled
         return made
 
-    @property
-    def _samples(self) -> bool:
-        """Whether events are added to the sample of earlier ones."""
-        return self._rehearsal.in_parts or self._rehearsal.rehearses
-
     def _rehearse(self, rows: EncodedRows, goal: Array) -> list[tuple[EncodedRows, Array]]:
         """Sample events; return those to learn in parts, each with an earlier one if labels come late."""
         rehearsal = self._rehearsal
@@ -386,7 +381,7 @@ class _Kernel(StreamingLearner):
         counts = None
         if before or unlabelled.any():
             counts = unlabelled_before(unlabelled, goal[1] > 0.0, before)
-        if self._samples and not len(out) and len(learned):
+        if self._rehearsal.samples and not len(out) and len(learned):
             for part, goals in self._rehearse(rows.select(learned), goal[:, learned]):
                 super()._learn_rows(part, goals, np.flatnonzero(goals[1] > 0.0), out)
         elif counts is None:
@@ -496,7 +491,7 @@ class _Kernel(StreamingLearner):
             return shuffled.latest(self, rehearsal.reservoir.seen, rehearsal.reservoir.sample)
         sections = None if self._map is None else self._map.sections
         few = sections is not None and len(sections.sample) >= WHOLE * self.events
-        if few and not self._is_frozen and not rehearsal.in_parts and not rehearsal.rehearses:
+        if few and not rehearsal.samples:
             return shuffled.latest(self, self.events, self._sampled)
         return shuffled.stored if rehearsal.in_parts or shuffled.stored[0] >= WHOLE * self.events else NONE
 

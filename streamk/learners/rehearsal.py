@@ -85,9 +85,10 @@ class Rehearsal:
         """How late labels came in the last parts, 0 if they do not come in parts."""
         return max(self.lateness, self._waited[1]) if self.in_parts else 0
 
-    def in_parts_after(self, predicted: int) -> bool:
-        """Return what :attr:`in_parts` is, if a label comes after so many events were predicted."""
-        return (predicted or self._waited[1]) >= PART
+    @property
+    def samples(self) -> bool:
+        """Whether events are added to the sample."""
+        return self.in_parts or self.rehearses
 
     def label_of(self, later: int) -> bool:
         """See a label before which so many later events were predicted; return whether ``usual`` changes."""

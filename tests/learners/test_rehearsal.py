@@ -46,19 +46,20 @@ def r2(y, predicted):
     return 1.0 - ((y - predicted) ** 2).sum() / ((y - y.mean()) ** 2).sum()
 
 
+@pytest.mark.parametrize("size", [100, CHUNK])
 @pytest.mark.parametrize(
     ("made", "log"), [(streamk.KernelRegressor, numbers), (streamk.KernelClassifier, classes)]
 )
-def test_events_one_by_one_or_many(made, log):
+def test_events_one_by_one_or_many(made, log, size):
     X, y = log()
     many, single = made(seed=3), made(seed=3)
-    learned_in_chunks(many, X, y)
-    for start, stop in chunks(X):
+    learned_in_chunks(many, X, y, size)
+    for start, stop in chunks(X, size):
         if start:
             single.predict_many(X[start:stop])
         for x, target in zip(X[start:stop].to_dict("records"), y[start:stop], strict=True):
             single.learn_one(x, target)
-    assert many._rehearsal.lateness == CHUNK
+    assert many._rehearsal.lateness == size
     assert many.to_bytes() == single.to_bytes()
 
 
