@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from streamk.arrays import Array
-from streamk.compiling import INNER
+from streamk.compiling import ENTRY, INNER
 
 COLUMNS, SHARED, NUMBERS = 64, 32, 4  # all; of each kind, of classes; of numbers
 NOW, MEAN = 0, -1
@@ -49,6 +49,16 @@ def remember(memory, arrived, aim, classes):
         part = max(1.0 / arrived[0], _FORGOTTEN)
         for c in range(memory.shape[1]):
             memory[MEAN, c] += part * (memory[NOW, c] - memory[MEAN, c])
+
+
+@njit(**ENTRY)
+def after_each(aims):
+    """Return the memory before the first of standardised numbers and after each, ``(n + 1, 64)``."""
+    states = np.zeros((len(aims) + 1, COLUMNS))
+    for i in range(len(aims)):
+        states[i + 1] = states[i]
+        _push(states[i + 1], aims[i], False)
+    return states
 
 
 @njit(**INNER)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from river.conf.interval import Interval
 
 from streamk.arrays import Array, Arrays, Json, Places, Table, padded
@@ -42,6 +43,7 @@ from streamk.features.sample import Sampled
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.earlier import with_rows
+from streamk.learners.few_events import FEW, FewEvents
 from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, rules_of, saturated_among
 from streamk.learners.regressor import Regressor
@@ -113,6 +115,7 @@ class _Kernel(StreamingLearner):
             self._codec.target = target  # an expert of logarithms refers to it
         self._stale = StaleExperts(count, self.classifies, logits, groups)
         self._rehearsal, self._shuffled, self._time_like = Rehearsal(), Shuffled(), TimeLike()
+        self._few_events = FewEvents()
         self._both = -1, np.zeros((2, 0))  # number of an encoding, and predictions by both combiners
         self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
@@ -353,7 +356,7 @@ class _Kernel(StreamingLearner):
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = super()._make_map(seed, slots)
-        self._codec.inputs.samples += self._rehearsal, self._shuffled
+        self._codec.inputs.samples += self._rehearsal, self._shuffled, self._few_events
         return made
 
     def _rehearse(self, rows: EncodedRows, goal: Array) -> list[tuple[EncodedRows, Array]]:
@@ -385,7 +388,7 @@ class _Kernel(StreamingLearner):
             for part, goals in self._rehearse(rows.select(learned), goal[:, learned]):
                 super()._learn_rows(part, goals, np.flatnonzero(goals[1] > 0.0), out)
         elif counts is None:
-            super()._learn_rows(rows, goal, learned, out)
+            self._learn_in_turn(rows, goal, out)
         else:
             self._learn_between(rows, goal, stale.share(counts[:-1]), out)
         if counts is not None:
@@ -402,22 +405,56 @@ class _Kernel(StreamingLearner):
                 self._predict_rows(selected, filled, shares=shares[part])
                 out[part, : filled.shape[1]] = filled
                 filled = np.zeros((0, out.shape[1]))
-            super()._learn_rows(selected, goals, np.flatnonzero(goals[1] > 0.0), filled)
+            self._learn_in_turn(selected, goals, filled)
+
+    def _learn_in_turn(self, rows: EncodedRows, goal: Array, out: Array) -> None:
+        """Learn rows, and fill ``out`` with the prediction before each unless it is empty."""
+        start = 0
+        while start < len(out) and self._has_few_events:
+            part = slice(start, start + 1)
+            row, goals = rows.select(part), np.ascontiguousarray(goal[:, part])
+            self._predict_rows(row, out[part], shares=np.zeros(1))
+            if goals[1, 0] > 0.0:
+                super()._learn_rows(row, goals, np.zeros(1, dtype=np.intp), out[:0])
+            start += 1
+        left, goals = rows.select(slice(start, None)), np.ascontiguousarray(goal[:, start:])
+        super()._learn_rows(left, goals, np.flatnonzero(goals[1] > 0.0), out[start:])
+
+    @property
+    def _has_few_events(self) -> bool:
+        """Whether the sample holds all events, and they are few."""
+        events = self._codec.counts[EVENTS]
+        sections = None if events >= FEW or self._map is None else self._map.sections
+        return sections is not None and len(sections.sample) == events
+
+    def _with_few(self, rows: EncodedRows, recent: NDArray[np.bool_], out: Array) -> Array:
+        """Return predictions in which the solution of few events has its share.
+
+        ``recent`` rows have the label memory of now, and others its mean.
+        """
+        assert self._map is not None
+        assert self._map.sections is not None
+        memory = self._codec.memory
+        if not self.classifies and (self._rehearsal.are_late or len(self._waiting)):
+            memory = memory[:0]
+        return self._few_events.mixed(out, rows, recent, self._map.sections, memory, self.classifies)
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale, rehearsal = self._stale_experts, self._rehearsal
         rehearsal.predicted += 1
-        few = not (stale.passed and stale.unlabelled(self.events) > TRUSTED)
-        if few and not rehearsal.rehearses and not (self._is_frozen and len(self._look().last)):
-            return super()._predict_event(x, out)
-        if few and self._answers_by_both and out is None and not (rehearsal.lateness or self._is_frozen):
-            first, second = self._answers(x)
-            between: Array = first + stale.part * (second - first)
-            return between
-        predictions = super()._predict_batch(batch([x]), 0 if out is None else 1)
-        if out is not None and predictions.size:
-            out[:] = predictions
-        return predictions[0] if predictions.size else None
+        alone = stale.passed and stale.unlabelled(self.events) > TRUSTED
+        if self._map is None or not (alone or self._has_few_events):
+            if not rehearsal.rehearses and not (self._is_frozen and len(self._look().last)):
+                return super()._predict_event(x, out)
+            if self._answers_by_both and out is None and not (rehearsal.lateness or self._is_frozen):
+                first, second = self._answers(x)
+                between: Array = first + stale.part * (second - first)
+                return between
+        rows = self._codec.inputs.encode_checked(x, False)
+        predictions = np.empty((1, self._outputs)) if out is None else out
+        predictions[:] = 0.0
+        self._predict_rows(rows, predictions)
+        return cast(Array, predictions[0])
 
     @contextmanager
     def _leave_no_trace(self) -> Iterator[None]:
@@ -430,6 +467,13 @@ class _Kernel(StreamingLearner):
     def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
         self._rehearsal.predicted += len(rows)
         return super()._predict_batch(rows, more)
+
+    def _predict_portion(self, rows: EncodedRows, out: Array, first: int) -> None:
+        """Fill ``out`` with predictions; rows that are not among the next events are without labels."""
+        shares = self._shares(len(out), first)
+        if not self._is_frozen:
+            shares[self._look().are_away(rows, self._codec.statistics)] = 1.0
+        self._predict_rows(rows, out, first, shares)
 
     def _shares(self, rows: int, first: int = 0) -> Array:
         """Return the part of the combiner of stale experts in predictions of rows from ``first`` on."""
@@ -471,6 +515,11 @@ class _Kernel(StreamingLearner):
             if (far := np.flatnonzero(shares == 1.0)).size:
                 by_stale[far] = self._average(rows.select(far), by_stale[far])
             out += shares[:, None] * (by_stale - out)
+        if self._has_few_events:
+            recent = (shares <= self._usual_share) & (not self._is_frozen)
+            for which, encoded in ((recent, rows), (~recent, still)):
+                if (places := np.flatnonzero(which)).size:
+                    out[places] = self._with_few(encoded.select(places), recent[places], out[places])
 
     def _average(self, rows: EncodedRows, out: Array) -> Array:
         """Give the shuffled learner its share in predictions ``(n, K)``, if there is one; return them."""
@@ -609,6 +658,11 @@ class _Kernel(StreamingLearner):
         made = super()._copied(header, arrays | self._look().state_dict())
         made._shuffled.store(self._latest_shuffled)
         return made
+
+    def _restore_sections(self, sections: Sections, arrays: Arrays, outputs: int, closed: bool) -> None:
+        super()._restore_sections(sections, arrays, outputs, closed)
+        if closed and self.neighbours and self.events < FEW:  # else a closed model holds no events
+            self._restore_sample(sections, arrays)
 
     def _restore_experts(self, header: Json, arrays: Arrays, closed: bool) -> None:
         super()._restore_experts(header, arrays, closed)

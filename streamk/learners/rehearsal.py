@@ -76,6 +76,11 @@ class Rehearsal:
         return max(self.lateness, self.usual) >= LATE
 
     @property
+    def are_late(self) -> bool:
+        """Whether the last labels came later than before the next event."""
+        return bool(self.lateness or self.usual or self._run)
+
+    @property
     def in_parts(self) -> bool:
         """Whether 256 events were predicted before the last label that followed predictions."""
         return self._waited[1] >= PART

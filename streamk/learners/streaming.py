@@ -305,8 +305,12 @@ class StreamingLearner(Learner):
             return np.zeros((len(rows), 0))
         out = np.zeros((len(rows), self._outputs + more))
         for part in slices(len(rows), _PIECE):
-            self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part], part.start)
+            self._predict_portion(rows.rows(inputs, part.start, part.stop), out[part], part.start)
         return out
+
+    def _predict_portion(self, rows: EncodedRows, out: Array, first: int) -> None:
+        """Fill ``out`` with predictions of rows from number ``first`` of a call on."""
+        self._predict_rows(rows, out, first)
 
     def _predict_alike(self, rows: EncodedRows) -> Array:
         out = np.zeros((len(rows.values), self._outputs))
@@ -850,15 +854,18 @@ class StreamingLearner(Learner):
             self._growth.open_again()
 
     def _restore_sections(self, sections: Sections, arrays: Arrays, outputs: int, closed: bool) -> None:
-        inputs = self._codec.inputs
         sections.load_state_dict(arrays)
         if len(sections.cross.squares) > outputs:
             raise ValueError(f"moments of more than {outputs} outputs do not fit")
         if closed:
             sections.close()
         else:
-            sections.sample.load_state_dict(arrays, inputs.slots, inputs.largest)
-            self._check_labels(sections.sample.events().goal[0].tolist())
+            self._restore_sample(sections, arrays)
+
+    def _restore_sample(self, sections: Sections, arrays: Arrays) -> None:
+        inputs = self._codec.inputs
+        sections.sample.load_state_dict(arrays, inputs.slots, inputs.largest)
+        self._check_labels(sections.sample.events().goal[0].tolist())
 
     def __getstate__(self) -> Json:
         return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}

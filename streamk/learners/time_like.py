@@ -4,7 +4,9 @@ Time stamps, counters and the charge of a battery do. Experts relate such a numb
 events; it has had its earlier values only then, and later ones never. So where no labels come, predictions
 use its last value, and that of a calendar input that has not been through its circle, as the day of the year
 in the first year. Where labels come late, many together (:mod:`streamk.learners.rehearsal`), what experts
-relate to it is that of the labels before, and it is at its mean. With prompt labels nothing changes.
+relate to it is that of the labels before, and it is at its mean. With prompt labels nothing changes. Of the
+rows of a call, those with such a number a quarter of its deviation from its last value, as a log that was
+learned has, are not among the next events: their predictions are those without labels.
 
 A number with a constant slope is uniform: if its deviation is ``σ``, its range is ``√12 σ``, and its last
 value is half of that from the mean. A number is time-like if both hold roughly, with the slope in the last
@@ -17,8 +19,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, typed
+from streamk.arrays import Array, Arrays, Integers, typed
 from streamk.encoding.calendar_inputs import ELAPSED, PERIODS
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import LARGEST, UNSCALED, EncodedRows, without_nan
@@ -26,6 +29,7 @@ from streamk.encoding.scaling import MEAN, spread
 from streamk.features.sample import WIDTH, EventSample
 
 _COMPARED, _FEWEST = 64, 32  # events of the sample, and values of a number
+_AWAY = 0.25  # deviations from the last value, from which on a row is not among the next
 _LINEAR = 0.9  # correlation with time
 _LEAST, _MOST = 0.75, 1.35  # slope and last value, relative to those of a constant slope
 
@@ -58,6 +62,14 @@ class TimeLike:
             values[slots == slot] = last if statistics is None else statistics[int(slot), MEAN]
         return EncodedRows(rows.slots, rows.keys, values)
 
+    def are_away(self, rows: EncodedRows, statistics: Array) -> NDArray[np.bool_]:
+        """Return in which rows a time-like number is a quarter deviation or more from its last value."""
+        away, slots = np.zeros(len(rows.values), dtype=bool), np.broadcast_to(rows.slots, rows.values.shape)
+        for slot, last in self.last:
+            distance = abs(rows.values - last) >= _AWAY * spread(statistics, int(slot))
+            away |= ((slots == slot) & distance).any(axis=1)
+        return away
+
     def without(self, rows: EncodedRows) -> EncodedRows:
         """Return rows whose time-like numbers are missing."""
         if not len(self.last):
@@ -84,21 +96,36 @@ def _last_values(sample: EventSample, inputs: Inputs, events: int) -> dict[int, 
     record, ago = sample.record, np.arange(0, len(sample), max(len(sample) // _COMPARED, 1))
     at = sample.latest(events)[ago]
     slots = np.where(np.arange(WIDTH) < record.counts[at, None], record.slots[at], UNSCALED)
-    values, names, steady = record.values[at], list(inputs.numbers), dict[int, float]()
-    latest = dict(zip(slots[:1].ravel().tolist(), values[:1].ravel().tolist(), strict=True))
-    for slot, last in latest.items():
-        rows, columns = np.nonzero(slots == slot)
-        if slot < 0 or len(rows) < _FEWEST or names[slot] in inputs.transforms:
+    latest = dict(zip(slots[0].tolist(), record.values[at[0]].tolist(), strict=True))
+    known = np.unique(slots[0, slots[0] >= 0])
+    there = np.isin(slots, known)
+    values = np.full((len(at), len(known)), np.nan)
+    values[np.nonzero(there)[0], np.searchsorted(known, slots[there])] = record.values[at][there]
+    counts, both, times, squares = _sums_of_squares(-ago, values)
+    names, steady = list(inputs.numbers), dict[int, float]()
+    for column in np.flatnonzero((both**2 > _LINEAR**2 * times * squares) & (counts >= _FEWEST)):
+        slot = int(known[column])
+        if names[slot] in inputs.transforms:
             continue
-        width = math.sqrt(12.0) * float(spread(inputs.statistics, slot))
-        (times, both), (_, squares) = np.cov(-ago[rows], values[rows, columns])
-        slope = events * both / times
+        last, width = latest[slot], math.sqrt(12.0) * float(spread(inputs.statistics, slot))
+        slope = events * float(both[column] / times[column])
         moved = math.copysign(2.0, slope) * (last - inputs.statistics[slot, MEAN])
-        is_linear = both * both > _LINEAR**2 * times * squares
-        if is_linear and _LEAST * width < min(abs(slope), moved) <= max(abs(slope), moved) < _MOST * width:
+        if _LEAST * width < min(abs(slope), moved) <= max(abs(slope), moved) < _MOST * width:
             field, steady[slot] = names[slot].removesuffix(ELAPSED), last
             if field != names[slot]:
                 parts = [f"{field}{part}" for part, period in PERIODS.items() if width < period]
                 circles = [inputs.numbers.get(part + axis, -1) for part in parts for axis in (".sin", ".cos")]
                 steady |= {slot: latest[slot] for slot in circles if slot in latest and slot >= 0}
     return steady
+
+
+def _sums_of_squares(times: Integers, values: Array) -> tuple[Integers, Array, Array, Array]:
+    """Return how many values each column has, and sums of ``δt δv``, ``δt²`` and ``δv²`` over these.
+
+    ``δ`` are deviations from means; a missing value is NaN.
+    """
+    there = ~np.isnan(values)
+    counts = there.sum(axis=0)
+    t, v = np.where(there, times[:, None], 0.0), np.where(there, values, 0.0)
+    t, v = (np.where(there, array - array.sum(axis=0) / counts, 0.0) for array in (t, v))
+    return counts, (t * v).sum(axis=0), (t * t).sum(axis=0), (v * v).sum(axis=0)

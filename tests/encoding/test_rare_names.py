@@ -14,6 +14,7 @@ from streamk.encoding import names
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.names import COLUMNS
 from streamk.exact import LSSVMRegressor
+from streamk.learners.few_events import FEW
 
 MOST = 24
 WORDS = [f"word{k}" for k in range(6)]
@@ -80,6 +81,11 @@ def test_batches_equal_a_loop(make, cuts):
 
 def test_predictions_on_the_way_equal_those_of_a_loop(make):
     one, many = make(), make()
+    for learner in (
+        one,
+        many,
+    ):  # a learner of few events predicts from all of them, and never has so many names
+        loop(learner, stream(FEW, 1))
     events = stream(150)
     said = []
     for x, y in events:
