@@ -17,10 +17,11 @@ before it, ``y_i − l_ii (L⁻¹(y − ȳ))_i``, where ``L`` is the Cholesky fa
 
 With ``g`` the prediction of the experts, that after ``n`` events is ``g + α (f − g)``::
 
-    α = min(1, 2 − n/128)                              for classes
-    α = min(1, 2 − n/128)/(1 + (e_f/e_g)²)             for numbers
+    α = min(1, 2 − n/128)/(1 + min(max(n/32 − 1, 0), 1) (e_f/e_b)⁴)        for classes
+    α = min(1, 2 − n/128)/(1 + (e_f/e_g)²)                                 for numbers
 
-and 0 from ``n`` = 256 on; ``e_f`` and ``e_g`` are mean squared errors. Nothing is stored: all of this is a
+and 0 from ``n`` = 256 on. ``e_f`` and ``e_g`` are mean squared errors, and ``e_b`` is that of the best
+expert, which means little at first. Nothing is stored: all of this is a
 function of the sample (:mod:`streamk.features.sample`). The solution is that of its first events, all of them
 up to 16, and then a sixteenth more at a time. Events of more than 64 inputs are in no sample.
 
@@ -45,7 +46,7 @@ from streamk.learners.tails import EARLY
 from streamk.threads import one_blas_thread
 
 FEW = EARLY  # events, from which on only experts predict; until then no input has a transform
-_FEWEST, _GROWTH = 2, 16
+_FEWEST, _GROWTH, _ALONE = 2, 16, 32
 _CLIP, _WEIGHTS = 3.0, (1e-6, 100.0)
 _LINEAR, _PENALTIES = (0.0, 0.5), (0.03, 0.3, 1.0)
 _BETAS = 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0
@@ -106,7 +107,7 @@ class KernelRidge(NamedTuple):
     beta
         0 for numbers.
     error
-        ``e_f``, of standardised targets.
+        ``e_f``, of probabilities or of standardised targets.
     """
 
     inputs: ScaledInputs
@@ -147,7 +148,7 @@ class FewEvents:
         recent: NDArray[np.bool_],
         sections: Sections,
         memory: Array,
-        classes: bool,
+        least: float | None,
     ) -> Array:
         """Return predictions ``(n, K)``, of more columns perhaps, in which the solution has its share.
 
@@ -159,10 +160,10 @@ class FewEvents:
             Of the map: its sample holds all events.
         memory
             The label memory ``(2, 64)``, without rows where labels are no inputs, or are too late to be.
-        classes
-            Whether targets are codes of classes.
+        least
+            Of classes, the mean squared error of the best expert; None for numbers.
         """
-        sample, used = sections.sample, len(memory) > 0
+        sample, used, classes = sections.sample, len(memory) > 0, least is not None
         events = _solved_at(len(sample))
         if self._solved[:2] != (events, used):
             solution = solve(sample.events().select(np.arange(events)), sections.amplitude, used, classes)
@@ -170,21 +171,33 @@ class FewEvents:
         ridge = self._solved[2]
         if ridge is None:
             return predictions
-        share = min(1.0, 2.0 - 2.0 * len(sample) / FEW)
         now, mean = memory if used else np.zeros((2, COLUMNS))
-        if not classes:
+        if least is None:
             predicted, actual = sample.record.said[:, 1 : len(sample)] / ridge.unit
-            error = max(float(np.mean((predicted - actual) ** 2)), _TINY)
-            share /= 1.0 + (max(ridge.error, _TINY) / error) ** 2
+            least = float(np.mean((predicted - actual) ** 2))
             if used:
                 states = _states((sample.record.goal[0, : len(sample)] - ridge.mean) / ridge.unit)
                 now, mean = states[-1], states[1:].mean(axis=0)
+        share = share_of(len(sample), ridge.error, least, classes)
         answers = ridge.predict(rows, np.where(recent[:, None], now, mean))
         out, known = predictions.copy(), predictions[:, ridge.codes]
         if classes:  # those that came after the solution are as probable as by the experts
             answers *= known.sum(axis=1, keepdims=True)
         out[:, ridge.codes] = known + share * (answers - known)
         return out
+
+
+def share_of(events: int, error: float, other: float, classes: bool) -> float:
+    """Return the share ``α`` of a solution with this ``error``, ``other`` being that of experts.
+
+    Examples
+    --------
+    >>> share_of(32, 1.0, 1.0, True), share_of(100, 1.0, 1.0, True), share_of(192, 1.0, 1.0, False)
+    (1.0, 0.5, 0.25)
+    """
+    odds = max(error, _TINY) / max(other, _TINY)
+    odds = min(max(events / _ALONE - 1.0, 0.0), 1.0) * odds**4 if classes else odds**2
+    return min(1.0, 2.0 - 2.0 * events / FEW) / (1.0 + odds)
 
 
 def solve(sampled: Sampled, amplitude: float, with_memory: bool, classes: bool) -> KernelRidge | None:
@@ -214,7 +227,10 @@ def solve(sampled: Sampled, amplitude: float, with_memory: bool, classes: bool) 
         ]
         best = max(systems, key=lambda system: system.likelihood)
         errors, coefficients = best.errors[1:], best.coefficients
-    beta = _beta(y[1:] - errors, y[1:] == 1.0) if classes else 0.0
+    beta, scores = 0.0, y[1:] - errors
+    if classes:
+        beta = _beta(scores, y[1:] == 1.0)
+        errors = softmax(beta * scores) - y[1:]
     error = float((errors**2).sum(axis=1).mean())
     return KernelRidge(
         inputs, best.x, coefficients, codes, unit, middle + unit * mean, best.linear, beta, error
@@ -257,8 +273,8 @@ def softmax(logits: Array) -> Array:
 
 def _beta(scores: Array, right: NDArray[np.bool_]) -> float:
     """Return the ``β`` with the least log loss; ``right`` marks the class of every event."""
-    found = [softmax(beta * scores)[right] for beta in _BETAS]
-    return _BETAS[int(np.argmax(np.log(np.maximum(found, _TINY)).sum(axis=1)))]
+    likely = [softmax(beta * scores)[right] for beta in _BETAS]
+    return _BETAS[int(np.argmax(np.log(np.maximum(likely, _TINY)).sum(axis=1)))]
 
 
 def _states(targets: Array) -> Array:

@@ -437,7 +437,8 @@ class _Kernel(StreamingLearner):
         memory = self._codec.memory
         if not self.classifies and (self._rehearsal.are_late or len(self._waiting)):
             memory = memory[:0]
-        return self._few_events.mixed(out, rows, recent, self._map.sections, memory, self.classifies)
+        least = float(self._combiner.losses.min()) if self.classifies else None
+        return self._few_events.mixed(out, rows, recent, self._map.sections, memory, least)
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale, rehearsal = self._stale_experts, self._rehearsal

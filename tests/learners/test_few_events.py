@@ -8,7 +8,7 @@ import streamk
 from streamk.encoding.rows import EncodedRows
 from streamk.features.sample import Sampled
 from streamk.learners import few_events
-from streamk.learners.few_events import FEW, FewEvents, solve
+from streamk.learners.few_events import FEW, FewEvents, share_of, solve
 from streamk.learners.loading import loads
 from streamk.model_file import unpack
 
@@ -130,7 +130,7 @@ def test_the_share_falls_to_nothing_at_256_events(made, monkeypatch):
     events, targets = log(FEW + 20, made.classifies)
     made(seed=3).predict_learn_many(events, targets)
     assert calls == [*range(FEW)]
-    shares = []
+    shares, quotients = [], []
     for count in (10, 100, 128, 192, 255):
         learner, rest, _ = learned(made, count)
         together = answers(learner, rest[:1])
@@ -142,15 +142,18 @@ def test_the_share_falls_to_nothing_at_256_events(made, monkeypatch):
         sections, memory = learner._map.sections, learner._codec.memory
         if made.classifies:
             alone = exact.predict(rows, memory[:1])
+            quotients.append(exact.error / learner._combiner.losses.min())
         else:
             states = few_events._states((sections.sample.record.goal[0, :count] - exact.mean) / exact.unit)
             alone = exact.predict(rows, states[-1:])[0]
+            predicted, actual = sections.sample.events().outcomes[:, 1:]
+            quotients.append(exact.error / np.mean((predicted - actual) ** 2 / exact.unit**2))
         shares.append(float(np.mean((together - experts) / (alone - experts))))
-    taper = [1.0, 1.0, 1.0, 0.5, 2.0 - 255 / 128]
-    if made.classifies:
-        assert shares == pytest.approx(taper)
-    else:
-        assert all(0.0 < share < most for share, most in zip(shares, taper, strict=True))
+    taper, quotients = np.array([1.0, 1.0, 1.0, 0.5, 2.0 - 255 / 128]), np.array(quotients)
+    odds = np.array([0.0, 1.0, 1.0, 1.0, 1.0]) * quotients**4 if made.classifies else quotients**2
+    assert shares == pytest.approx(taper / (1.0 + odds))
+    assert all(0.1 < share < 1.0 for share in shares[1:3])
+    assert share_of(48, 1.0, 1.0, True) == pytest.approx(1.0 / 1.5)
 
 
 @BOTH

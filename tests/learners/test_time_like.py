@@ -59,8 +59,9 @@ def test_a_loaded_model_predicts_its_training_log(clock):
 def test_rows_of_long_ago_are_not_the_next_ones(count):
     learner, xs, _, _ = replayed()
     following = [x | {"battery": xs[-1]["battery"] - 0.1} for x in xs[:count]]
-    earlier, frozen = [x | {"battery": 100.0} for x in following], learner.frozen()
+    earlier, frozen = [x | {"battery": 75.0} for x in following], learner.frozen()
     assert learner.predict_many(following)[0] == pytest.approx(learner.predict_one(following[0]))
+    assert learner.predict_many(following)[0] != pytest.approx(frozen.predict_many(following)[0], rel=1e-3)
     assert learner.predict_many(earlier) == pytest.approx(frozen.predict_many(earlier), rel=1e-3)
     mixed = [following[0], *earlier]
     assert learner.predict_many(mixed)[0] == learner.predict_many(following)[0]
