@@ -32,6 +32,7 @@ FAILED = "failed"
 _REFRESH = 0.1  # seconds between two drawings of the live table
 _WIDTH = 14  # of a line in the head of a column
 _RATES = 0.5  # seconds between two measurements of them
+_MOST = 2.0  # times the error of the best contender, for an equal one
 
 
 @contextmanager
@@ -267,9 +268,11 @@ def recommended(results: Results) -> str:
 def recommendation(results: Results) -> str:
     """Return which contender to use and why, empty if none is left.
 
-    It is the best one, unless a contender that is not significantly worse (``p >= 0.05``) takes less time an
-    event: then it is the cheapest of these. If the metric was not chosen, and another of these is better by
-    log loss, it is that one. What it gains and costs is in comparison with the next best of the others.
+    It is the best one, unless a contender that is not significantly worse (``p >= 0.05``), and has at most
+    twice its error, takes less time an event: then it is the cheapest of these. Few independent events prove
+    little, but an error of six times that of the best one is no reason to save time. If the metric was not
+    chosen, and another of these is better by log loss, it is that one. What it gains and costs is in
+    comparison with the next best of the others.
 
     Parameters
     ----------
@@ -282,7 +285,9 @@ def recommendation(results: Results) -> str:
     best = ranked[0]
     if len(ranked) == 1:
         return f"Use {best}: no other contender is left"
-    equals = [best, *(name for name in ranked[1:] if _tied(results.compare(best, name)))]
+    most = _MOST * _error(results, best)
+    equals = [best]
+    equals += [n for n in ranked[1:] if _tied(results.compare(best, n)) and _error(results, n) <= most]
     chosen = min(equals, key=lambda name: _seconds(results, name))
     tied = [name for name in equals if name != chosen and _tied(results.compare(name, chosen))]
     if (doubt := results.second_opinion([chosen, *tied])) is not None:
@@ -324,6 +329,12 @@ def _lead(results: Results, comparison: Comparison) -> str:
 
 def _metric(comparison: Comparison) -> str:
     return METRICS[comparison.measure].title
+
+
+def _error(results: Results, name: str) -> float:
+    """Return the metric that ranks, or 1 minus it if more is better."""
+    value = results.metrics_of(name, results.headline)
+    return 1.0 - value if METRICS[results.headline].better > 0 else value
 
 
 def _tied(comparison: Comparison) -> bool:

@@ -21,9 +21,9 @@ class Fixed(ModelAdapter):
         pass
 
 
-def results_of(seconds, **wrong):
+def results_of(seconds, count=3000, **wrong):
     """Results of contenders that took so many seconds for all their events."""
-    events = [({"y": "uv"[k % 2]}, "uv"[k % 2]) for k in range(3000)]
+    events = [({"y": "uv"[k % 2]}, "uv"[k % 2]) for k in range(count)]
     contest = Contest({name: Fixed(each) for name, each in wrong.items()}, "classification")
     contest.take([x for x, _ in events], [y for _, y in events])
     for name, spent in seconds.items():
@@ -50,6 +50,17 @@ def results_of(seconds, **wrong):
 )
 def test_error_and_cost_are_weighed(seconds, wrong, sentence):
     assert recommendation(results_of(seconds, **wrong)).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"a": 20, "b": 8}, "Use a: there is no clear winner on accuracy, where it is ahead of b (95 % "),
+        ({"a": 20, "b": 15}, "Use b: there is no clear winner on accuracy, where a is ahead (95 % "),
+    ],
+)
+def test_few_events_do_not_make_a_cheap_contender_of_many_errors_equal(wrong, sentence):
+    assert recommendation(results_of({"a": 4.0, "b": 1.0}, count=60, **wrong)).startswith(sentence)
 
 
 def test_the_cost_is_a_multiple_of_the_next_best():
