@@ -32,10 +32,12 @@ little. It is no input where labels come later than before the next prediction.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from streamk.arrays import Array, Places
 from streamk.encoding.label_history import COLUMNS, after_each
@@ -219,12 +221,12 @@ def solve(sampled: Sampled, amplitude: float, with_memory: bool, classes: bool) 
     inputs = ScaledInputs.of(sampled.rows)
     x = inputs.matrix(sampled.rows, memory)
     with one_blas_thread():
-        systems = [
-            _System(part, y - mean, penalty / weights, linear)
+        systems = (
+            _System(part, linear, kernel + np.diag(penalty / weights), y - mean)
             for part in (x[:, : len(inputs.keys)], x)[: 1 + with_memory]
-            for linear in _LINEAR
+            for linear, kernel in _kernels(part)
             for penalty in _PENALTIES
-        ]
+        )
         best = max(systems, key=lambda system: system.likelihood)
         errors, coefficients = best.errors[1:], best.coefficients
     beta, scores = 0.0, y[1:] - errors
@@ -238,18 +240,15 @@ def solve(sampled: Sampled, amplitude: float, with_memory: bool, classes: bool) 
 
 
 class _System:
-    """The system of one kernel for targets ``y`` of mean 0.
+    """The system ``K + λW⁻¹`` of events ``x`` and one kernel, for targets ``y`` of mean 0.
 
     ``likelihood`` is its mean logarithm over outputs, up to a constant.
     """
 
-    def __init__(self, x: Array, y: Array, penalties: Array, linear: float) -> None:
+    def __init__(self, x: Array, linear: float, matrix: Array, y: Array) -> None:
         self.x, self.linear = x, linear
-        products = x @ x.T
-        lengths = np.diag(products)
-        near = np.exp(products - 0.5 * (lengths[:, None] + lengths))
-        self._factor = np.linalg.cholesky((1.0 - linear) * near + linear * products + np.diag(penalties))
-        self._white = np.linalg.solve(self._factor, y)
+        self._factor = np.linalg.cholesky(matrix)
+        self._white = solve_triangular(self._factor, y, lower=True)
         squares = (self._white**2).sum(axis=0)
         logarithm = np.log(squares[squares > 0.0] + _TINY).mean() if squares.any() else 0.0
         self.likelihood = float(-0.5 * len(y) * logarithm - np.log(np.diag(self._factor)).sum())
@@ -262,7 +261,16 @@ class _System:
     @property
     def coefficients(self) -> Array:
         """The solution ``a``."""
-        return np.asarray(np.linalg.solve(self._factor.T, self._white))
+        return np.asarray(solve_triangular(self._factor.T, self._white))
+
+
+def _kernels(x: Array) -> Iterator[tuple[float, Array]]:
+    """Yield ``h`` and the kernel matrix of events."""
+    products = x @ x.T
+    lengths = np.diag(products)
+    near = np.exp(products - 0.5 * (lengths[:, None] + lengths))
+    for linear in _LINEAR:
+        yield linear, (1.0 - linear) * near + linear * products
 
 
 def softmax(logits: Array) -> Array:
