@@ -213,11 +213,10 @@ def solve(sampled: Sampled, amplitude: float, with_memory: bool, classes: bool) 
     if classes:
         codes, columns = np.unique(targets.astype(np.intp), return_inverse=True)
         y = np.eye(len(codes))[columns]
-        memory: Array = sampled.labels / np.float64(amplitude)
     else:
         y = ((targets - middle) / unit)[:, None]
-        memory = _states(y[:, 0])[:-1]
     mean = np.average(y, axis=0, weights=weights)
+    memory = sampled.labels / np.float64(amplitude) if classes else _states(y[:, 0] - mean)[:-1]
     inputs = ScaledInputs.of(sampled.rows)
     x = inputs.matrix(sampled.rows, memory)
     with one_blas_thread():

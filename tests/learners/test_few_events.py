@@ -49,7 +49,7 @@ def sampled(X, y, weights=None, memory=None):
     return Sampled(rows, labels, goal, np.zeros((2, len(y))))
 
 
-def choices(X, mean=0.0):
+def choices(X):
     """Yield the kernel matrix, and the penalty, of every choice without the label memory."""
     Z = np.clip((X - X.mean(axis=0)) / X.std(axis=0), -3.0, 3.0) / np.sqrt(X.shape[1])
     for linear in (0.0, 0.5):
