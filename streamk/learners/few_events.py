@@ -21,12 +21,17 @@ With ``g`` the prediction of the experts, that after ``n`` events is ``g + α (f
     α = min(1, 2 − n/128)/(1 + (e_f/e_g)²)                                 for numbers
 
 and 0 from ``n`` = 256 on. ``e_f`` and ``e_g`` are mean squared errors, and ``e_b`` is that of the best
-expert, which means little at first. Nothing is stored: all of this is a
-function of the sample (:mod:`streamk.features.sample`). The solution is that of its first events, all of them
-up to 16, and then a sixteenth more at a time. Events of more than 64 inputs are in no sample.
+expert, which means little at first. Where labels come later than before the next prediction, ``e_g`` and
+``e_b`` are those of predictions with fewer events, and the first labels say little about events long after::
+
+    α = ½ min(1, 2 − n/128) min(1, n/64)
+
+Nothing is stored: all of this is a function of the sample (:mod:`streamk.features.sample`). The solution is
+that of its first events, all of them up to 16, and then a sixteenth more at a time. Events of more than 64
+inputs are in no sample.
 
 The label memory of numbers is computed again from all targets on one scale, since their first scales say
-little. It is no input where labels come later than before the next prediction.
+little. It is no input where labels come later.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ from streamk.learners.tails import EARLY
 from streamk.threads import one_blas_thread
 
 FEW = EARLY  # events, from which on only experts predict; until then no input has a transform
-_FEWEST, _GROWTH, _ALONE = 2, 16, 32
+_FEWEST, _GROWTH, _ALONE, _LATE = 2, 16, 32, 64
 _CLIP, _WEIGHTS = 3.0, (1e-6, 100.0)
 _LINEAR, _PENALTIES = (0.0, 0.5), (0.03, 0.3, 1.0)
 _BETAS = 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0
@@ -133,6 +138,24 @@ class KernelRidge(NamedTuple):
         return softmax(self.beta * answers) if self.beta else answers
 
 
+class LabelsSoFar(NamedTuple):
+    """Labels before a prediction.
+
+    Attributes
+    ----------
+    memory
+        The label memory ``(2, 64)``, without rows where labels are no inputs.
+    recent
+        Which rows are predicted with the label memory of now; others are with its mean.
+    late
+        Whether labels come later than before the next prediction.
+    """
+
+    memory: Array
+    recent: NDArray[np.bool_]
+    late: bool
+
+
 class FewEvents:
     """Predictions while events are few. Its cache is no part of a learner's state."""
 
@@ -147,25 +170,22 @@ class FewEvents:
         self,
         predictions: Array,
         rows: EncodedRows,
-        recent: NDArray[np.bool_],
+        labels: LabelsSoFar,
         sections: Sections,
-        memory: Array,
         least: float | None,
     ) -> Array:
         """Return predictions ``(n, K)``, of more columns perhaps, in which the solution has its share.
 
         Parameters
         ----------
-        recent
-            Which rows are predicted with the label memory of now; others are with its mean.
         sections
             Of the map: its sample holds all events.
-        memory
-            The label memory ``(2, 64)``, without rows where labels are no inputs, or are too late to be.
         least
             Of classes, the mean squared error of the best expert; None for numbers.
         """
-        sample, used, classes = sections.sample, len(memory) > 0, least is not None
+        memory, recent, late = labels
+        sample, classes = sections.sample, least is not None
+        used = len(memory) > 0 and (classes or not late)
         events = _solved_at(len(sample))
         if self._solved[:2] != (events, used):
             solution = solve(sample.events().select(np.arange(events)), sections.amplitude, used, classes)
@@ -180,7 +200,7 @@ class FewEvents:
             if used:
                 states = _states((sample.record.goal[0, : len(sample)] - ridge.mean) / ridge.unit)
                 now, mean = states[-1], states[1:].mean(axis=0)
-        share = share_of(len(sample), ridge.error, least, classes)
+        share = share_of(len(sample), ridge.error, None if late else least, classes)
         answers = ridge.predict(rows, np.where(recent[:, None], now, mean))
         out, known = predictions.copy(), predictions[:, ridge.codes]
         if classes:  # those that came after the solution are as probable as by the experts
@@ -189,17 +209,22 @@ class FewEvents:
         return out
 
 
-def share_of(events: int, error: float, other: float, classes: bool) -> float:
-    """Return the share ``α`` of a solution with this ``error``, ``other`` being that of experts.
+def share_of(events: int, error: float, other: float | None, classes: bool) -> float:
+    """Return the share ``α`` of a solution with this ``error``.
+
+    ``other`` is that of experts, None where labels come later.
 
     Examples
     --------
     >>> share_of(32, 1.0, 1.0, True), share_of(100, 1.0, 1.0, True), share_of(192, 1.0, 1.0, False)
     (1.0, 0.5, 0.25)
     """
+    share = min(1.0, 2.0 - 2.0 * events / FEW)
+    if other is None:
+        return 0.5 * share * min(events / _LATE, 1.0)
     odds = max(error, _TINY) / max(other, _TINY)
     odds = min(max(events / _ALONE - 1.0, 0.0), 1.0) * odds**4 if classes else odds**2
-    return min(1.0, 2.0 - 2.0 * events / FEW) / (1.0 + odds)
+    return share / (1.0 + odds)
 
 
 def solve(sampled: Sampled, amplitude: float, with_memory: bool, classes: bool) -> KernelRidge | None:

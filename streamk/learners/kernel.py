@@ -43,7 +43,7 @@ from streamk.features.sample import Sampled
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.earlier import with_rows
-from streamk.learners.few_events import FEW, FewEvents
+from streamk.learners.few_events import FEW, FewEvents, LabelsSoFar
 from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, rules_of, saturated_among
 from streamk.learners.regressor import Regressor
@@ -434,11 +434,10 @@ class _Kernel(StreamingLearner):
         """
         assert self._map is not None
         assert self._map.sections is not None
-        memory = self._codec.memory
-        if not self.classifies and (self._rehearsal.are_late or len(self._waiting)):
-            memory = memory[:0]
         least = float(self._combiner.losses.min()) if self.classifies else None
-        return self._few_events.mixed(out, rows, recent, self._map.sections, memory, least)
+        late = self._rehearsal.are_late or len(self._waiting) > 0
+        labels = LabelsSoFar(self._codec.memory, recent, late)
+        return self._few_events.mixed(out, rows, labels, self._map.sections, least)
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
         stale, rehearsal = self._stale_experts, self._rehearsal

@@ -199,17 +199,21 @@ def test_a_loaded_learner_predicts_the_same_after_a_new_class():
 
 
 @BOTH
-def test_labels_that_come_later_are_no_inputs_of_numbers(made, monkeypatch):
-    seen = []
-    mixed = FewEvents.mixed
-    monkeypatch.setattr(FewEvents, "mixed", lambda *a: seen.append(len(a[5])) or mixed(*a))
-    events, targets = log(60, made.classifies)
+def test_labels_that_come_later_say_less(made, monkeypatch):
+    solved, shares = [], []
+    solve, share = few_events.solve, few_events.share_of
+    monkeypatch.setattr(few_events, "solve", lambda *a: solved.append(a[2]) or solve(*a))
+    monkeypatch.setattr(few_events, "share_of", lambda *a: shares.append(share(*a)) or shares[-1])
+    events, targets = log(100, made.classifies)
     learner = made(seed=3)
     for k, x in enumerate(events):
         learner.ask_one(k, x)
         if k >= 5:
             learner.tell_one(k - 5, targets[k - 5])
-    assert set(seen[-40:]) == ({2} if made.classifies else {0})
+    assert set(solved[-20:]) == {made.classifies}
+    assert set(shares[-20:]) == {0.5}  # errors of late labels are those of models of fewer events
+    assert shares == sorted(shares)
+    assert few_events.share_of(32, 1.0, None, made.classifies) == 0.25
 
 
 @BOTH
