@@ -122,6 +122,15 @@ def test_the_label_memory_is_an_input_where_it_says_something():
     assert solve(sampled(X, X[:, 0] ** 2), 1.0, True, False).events.shape == (100, 2)
 
 
+def test_the_last_label_is_an_input_of_the_next_prediction(monkeypatch):
+    rng = np.random.default_rng(5)
+    y = 100.0 + np.resize([1.0, -1.0], 120) + 0.1 * rng.normal(size=120)
+    events = [{"a": a} for a in rng.normal(size=120).tolist()]
+    monkeypatch.setattr(few_events, "share_of", lambda *_: 1.0)
+    predicted = streamk.KernelRegressor(seed=3).predict_learn_many(events, y.tolist())
+    assert np.abs(predicted[60:] - y[60:]).mean() < 0.2
+
+
 @BOTH
 def test_the_share_falls_to_nothing_at_256_events(made, monkeypatch):
     calls = []
