@@ -43,6 +43,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.special import softmax
 
 from streamk.arrays import Array, Places
 from streamk.encoding.label_history import COLUMNS, after_each
@@ -135,7 +136,7 @@ class KernelRidge(NamedTuple):
             similarity = (1.0 - self.linear) * near + self.linear * (self.events * x).sum(axis=1)
             sums[i] = (similarity[:, None] * self.coefficients).sum(axis=0)
         answers: Array = self.mean + self.unit * sums
-        return softmax(self.beta * answers) if self.beta else answers
+        return np.asarray(softmax(self.beta * answers, axis=1)) if self.beta else answers
 
 
 class LabelsSoFar(NamedTuple):
@@ -161,10 +162,6 @@ class FewEvents:
 
     def __init__(self) -> None:
         self._solved: tuple[int, bool, KernelRidge | None] = 0, False, None
-
-    def move(self, places: NDArray[np.int32]) -> None:
-        """Forget the solution, whose inputs may be gone."""
-        self._solved = 0, False, None
 
     def mixed(
         self,
@@ -256,7 +253,7 @@ def solve(sampled: Sampled, amplitude: float, with_memory: bool, classes: bool) 
     beta, scores = 0.0, y[1:] - errors
     if classes:
         beta = _beta(scores, y[1:] == 1.0)
-        errors = softmax(beta * scores) - y[1:]
+        errors = softmax(beta * scores, axis=1) - y[1:]
     error = float((errors**2).sum(axis=1).mean())
     return KernelRidge(
         inputs, best.x, coefficients, codes, unit, middle + unit * mean, best.linear, beta, error
@@ -297,15 +294,9 @@ def _kernels(x: Array) -> Iterator[tuple[float, Array]]:
         yield linear, (1.0 - linear) * near + linear * products
 
 
-def softmax(logits: Array) -> Array:
-    """Return the softmax of every row."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
 def _beta(scores: Array, right: NDArray[np.bool_]) -> float:
     """Return the ``β`` with the least log loss; ``right`` marks the class of every event."""
-    likely = [softmax(beta * scores)[right] for beta in _BETAS]
+    likely = [softmax(beta * scores, axis=1)[right] for beta in _BETAS]
     return _BETAS[int(np.argmax(np.log(np.maximum(likely, _TINY)).sum(axis=1)))]
 
 

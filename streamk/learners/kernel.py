@@ -356,7 +356,7 @@ class _Kernel(StreamingLearner):
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = super()._make_map(seed, slots)
-        self._codec.inputs.samples += self._rehearsal, self._shuffled, self._few_events
+        self._codec.inputs.samples += self._rehearsal, self._shuffled
         return made
 
     def _rehearse(self, rows: EncodedRows, goal: Array) -> list[tuple[EncodedRows, Array]]:
@@ -745,7 +745,8 @@ class KernelClassifier(_Kernel, Classifier):
         one takes several times the time and memory, and has larger files (:mod:`streamk.features.plans`).
     neighbours
         Whether one expert predicts by the nearest of the last 512 learned events, whose scaled inputs and
-        labels are then in the model file (:mod:`streamk.experts.neighbours`).
+        labels are then in the model file (:mod:`streamk.experts.neighbours`); models of fewer than 256 events
+        then hold these (:mod:`streamk.learners.few_events`), also closed and frozen ones.
     seed
         The only source of randomness. None draws a new one at the first event.
     retired

@@ -81,10 +81,7 @@ def test_batches_equal_a_loop(make, cuts):
 
 def test_predictions_on_the_way_equal_those_of_a_loop(make):
     one, many = make(), make()
-    for learner in (
-        one,
-        many,
-    ):  # a learner of few events predicts from all of them, and never has so many names
+    for learner in one, many:  # few events, from which learners predict, cannot have so many names
         loop(learner, stream(FEW, 1))
     events = stream(150)
     said = []

@@ -62,9 +62,8 @@ def test_columns_move_with_their_inputs():
 
 
 def test_a_product_of_inputs_is_learned_early(monkeypatch):
-    monkeypatch.setattr(
-        "streamk.learners.few_events.share_of", lambda *_: 0.0
-    )  # which does not need products
+    # the solution of few events does not need products
+    monkeypatch.setattr("streamk.learners.few_events.share_of", lambda *_: 0.0)
     rng, r2 = np.random.default_rng(2), []
     x = rng.normal(size=(250, 8))
     y = x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] - x[:, 4] ** 2

@@ -261,15 +261,6 @@ def test_a_missing_number_is_at_its_mean():
     )
 
 
-def test_the_solution_forgets_names_that_are_evicted():
-    few = FewEvents()
-    few._solved = 3, True, None
-    few.move(np.zeros(1, dtype=np.int32))
-    assert few._solved == (0, False, None)
-    learner, *_ = learned(streamk.KernelRegressor, 20)
-    assert learner._few_events in learner._codec.inputs.samples
-
-
 @pytest.mark.parametrize("neighbours", [False, True])
 @pytest.mark.parametrize("count", [FEW - 1, FEW])
 def test_closed_models_have_few_events_if_any(count, neighbours):
