@@ -32,9 +32,9 @@ import streamk
 from streamk.encoding.codec import aim_of
 from streamk.encoding.frames import batch
 from streamk.encoding.label_history import NOW
-from streamk.encoding.scaling import scale_of, scale_row
 from streamk.experts.expert import Observation
 from streamk.experts.least_squares import LeastSquares
+from streamk.features.raw_values import scale_inputs
 from streamk.features.relevance import transform_row
 from streamk.handles import make_group, make_handle
 from streamk.learners import kernel_loop
@@ -54,12 +54,9 @@ TURNS, WHOLE_TURNS, TIMES = 5, 2, 8
 
 @njit
 def scale(handle, rows, scratch):
-    inputs, found, of, widths = scratch.inputs, scratch.keys, scratch.slots, scratch.counts
-    coding, features = handle.coding, handle.features
     for i in range(rows.values.shape[0]):
-        widths[i] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i)
-        scratch.units[i] = scale_of(widths[i], coding.exponents[0])
-        transform_row(features.sections, scratch, i)
+        scale_inputs(handle.coding, rows, i, scratch, i)
+        transform_row(handle.features.sections, scratch, i)
 
 
 @njit

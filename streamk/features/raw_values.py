@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from streamk.compiling import INNER
-from streamk.encoding.scaling import scaled
+from streamk.encoding.scaling import scale_of, scale_row, scaled
 from streamk.features.counter import mix64
 
 _LONG = 32.0
@@ -20,7 +20,18 @@ _MOST, _CODE = 2.0**53, np.uint64(0x77686F6C65)
 
 
 @njit(**INNER)
-def note_values(rows, i, statistics, cautious, scratch, to):
+def scale_inputs(coding, rows, i, scratch, to):
+    """Fill row ``to`` of scratch with the scaled inputs of row ``i``, their unit, codes and wide values."""
+    scratch.counts[to] = scale_row(
+        rows, i, coding.statistics, coding.exponents, coding.seen, coding.cautious,
+        scratch.inputs, scratch.keys, scratch.slots, to,
+    )  # fmt: skip
+    scratch.units[to] = scale_of(scratch.counts[to], coding.exponents[0])
+    _note_values(rows, i, coding.statistics, coding.cautious, scratch, to)
+
+
+@njit(**INNER)
+def _note_values(rows, i, statistics, cautious, scratch, to):
     """Fill the ``codes`` and ``wide`` inputs of row ``to`` of scratch, which is the scaled row ``i``.
 
     A code is 0 for inputs that are no whole number.

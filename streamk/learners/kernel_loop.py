@@ -35,7 +35,7 @@ from streamk.encoding.codec import (
 )
 from streamk.encoding.label_history import HELD, MEAN, NOW, remember
 from streamk.encoding.rows import CATEGORY, first_bad
-from streamk.encoding.scaling import observe_row, scale_of, scale_row
+from streamk.encoding.scaling import observe_row, scale_of
 from streamk.encoding.seen import mark_seen
 from streamk.experts.expert import Observation, evaluate, keep, step
 from streamk.features.columns.family import fill, recall
@@ -43,7 +43,7 @@ from streamk.features.columns.plain import Keys, tag_columns, tag_of
 from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
 from streamk.features.map import FeatureMap
-from streamk.features.raw_values import note_values
+from streamk.features.raw_values import scale_inputs
 from streamk.features.relevance import (
     BLOCKS,
     add_gradients,
@@ -237,12 +237,7 @@ def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out)
         while size < full:
             i, size = size, size + 1
             if not reused:
-                widths[i] = scale_row(
-                    rows, start + i, coding.statistics, coding.exponents, coding.seen, coding.cautious,
-                    scratch.inputs, scratch.keys, scratch.slots, i,
-                )  # fmt: skip
-                scratch.units[i] = scale_of(widths[i], coding.exponents[0])
-                note_values(rows, start + i, coding.statistics, coding.cautious, scratch, i)
+                scale_inputs(coding, rows, start + i, scratch, i)
                 gets_column = transform_row(features.sections, scratch, i)
             counts = learning != NOTHING and learning != COMBINER and goal[1, start + i] > 0.0
             scratch.weights[i] = relative_weight(coding, abs(goal[1, start + i]), counts)

@@ -39,11 +39,11 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import NUMBERS, SHARED
 from streamk.encoding.rows import UNSCALED, EncodedRows, moved, slices, stack
-from streamk.encoding.scaling import MEAN, scale_of, scale_row, spread
+from streamk.encoding.scaling import MEAN, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.columns.plain import LINEAR
-from streamk.features.raw_values import note_values
+from streamk.features.raw_values import scale_inputs
 from streamk.features.relevance import BLOCKS, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
@@ -96,15 +96,11 @@ def _answer_rows(handle, scratch, rows, labels, phi, outputs, out):
     room = room_for_row(source, rows.keys)
     if room > features.frequencies.shape[0]:
         return TOO_SMALL - room
-    inputs, keys, of, row = scratch.inputs, scratch.keys, scratch.slots, np.int64(0)
+    row = np.int64(0)
     for i in range(out.shape[0]):
-        scratch.counts[0] = scale_row(
-            rows, i, coding.statistics, coding.exponents, coding.seen, coding.cautious, inputs, keys, of, row
-        )
-        scratch.units[0] = scale_of(scratch.counts[0], coding.exponents[0])
-        note_values(rows, i, coding.statistics, coding.cautious, scratch, row)
+        scale_inputs(coding, rows, i, scratch, row)
         transform_row(sections, scratch, row)
-        featurize(source, features, inputs, keys, scratch.counts, AMPLITUDE, scratch.raw)
+        featurize(source, features, scratch.inputs, scratch.keys, scratch.counts, AMPLITUDE, scratch.raw)
         fill_columns(sections, scratch, row, np.bool_(False), phi[i : i + 1])
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
