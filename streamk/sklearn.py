@@ -14,6 +14,7 @@ A data frame may hold numbers, booleans, strings, dates and missing values; an a
 # mypy: disable-error-code="misc"
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -203,6 +204,8 @@ class _KernelEstimator(BaseEstimator):
         ValueError
             If values, shapes, weights or parameters cannot be used.
         """
+        if self.passes is not None and self.passes < 1:
+            raise ValueError(f"passes={self.passes!r}: passes must be at least 1, or None")
         table = self._check_rows(X, reset=True)
         targets = self._set_targets(_check_targets(X, y))
         weights = self._weigh(targets, _check_weights(X, sample_weight))
@@ -210,8 +213,9 @@ class _KernelEstimator(BaseEstimator):
             raise ValueError("all sample weights are zero; at least one row must count")
         sample = _Sample(table, targets, weights, table.hashes(targets)).joined()
         seed = self._draw_seed()
-        self.n_passes_, learner = self._count_passes(sample, seed), self._new_learner(seed)
-        for number in range(self.n_passes_):
+        learner, made = (self._new_learner(seed), 0) if self.passes else self._try_passes(sample, seed)
+        self.n_passes_ = self.passes or made + 1
+        for number in range(made, self.n_passes_):
             order = sample.shuffled(seed + _SEEDS * number)
             order.teach(learner, number, self.n_passes_, number == self.n_passes_ - 1)
         self._set_learner(learner)
@@ -253,29 +257,26 @@ class _KernelEstimator(BaseEstimator):
         learner._shuffled.learns = False
         return learner
 
-    def _count_passes(self, sample: _Sample, seed: int) -> int:
-        """Return after how many passes over four rows of five a learner errs least on the fifth.
+    def _try_passes(self, sample: _Sample, seed: int) -> tuple[_Learner, int]:
+        """Return a learner after as many passes over four rows of five as err least on the fifth; and these.
 
-        1, 2, 4, … passes are tried until the error rises.
+        1, 2, 4, … passes are tried until the error rises. If one is best, or rows are many, the learner has
+        made none.
         """
-        if self.passes is not None:
-            if self.passes < 1:
-                raise ValueError(f"passes={self.passes!r}: passes must be at least 1, or None")
-            return self.passes
-        rows = len(sample.targets)
+        rows, learner = len(sample.targets), self._new_learner(seed)
         most, order = min(_MOST, _EVENTS // rows), sample.shuffled(seed)
         training, test = (
             order.select(part) for part in np.split(np.arange(rows), [rows - rows // _HELD_OUT])
         )
-        learner, best, least, tried = self._new_learner(seed), 1, np.inf, 1
-        for number in range(most if most > 1 and len(test.targets) else 0):
-            training.shuffled(seed + _SEEDS * number).teach(learner, number, tried, False)
-            if number + 1 == tried:
-                error = self._error(learner.frozen(), test)
-                if error >= least:
-                    break
-                best, least, tried = tried, error, 2 * tried
-        return best
+        best, made, least, until = learner, 0, np.inf, 1
+        while most > 1 and until <= most and len(test.targets):
+            for number in range(until // 2, until):
+                training.shuffled(seed + _SEEDS * number).teach(learner, number, until, False)
+            error = self._error(learner.frozen(), test)
+            if error >= least:
+                break
+            best, made, least, until = copy.deepcopy(learner), until, error, 2 * until
+        return (best, made) if made > 1 else (self._new_learner(seed), 0)
 
     def _check_rows(self, X: ArrayLike, reset: bool = False) -> _Table:
         """Return rows that have been checked, a frame or numbers with the names of columns."""
@@ -310,8 +311,9 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
     features, relevance, budget
         As for :class:`streamk.KernelClassifier`.
     passes
-        How often all rows are learned. None tries 1, 2, 4, 8 and 16 on four rows of five, until the error on
-        the fifth rises; above 50,000 rows it is 1.
+        How often all rows are learned. None learns four rows of five 1, 2, 4, 8 and 16 times, until the error
+        on the fifth rises, and after the best of these continues with one pass over all rows. There is only
+        this pass if no second one helps, or above 50,000 rows.
     random_state
         The seed of features and orders.
     class_weight
