@@ -20,7 +20,7 @@ from safetensors.numpy import save as save_tensors
 
 from streamk.arrays import Arrays, Json
 
-FORMAT, EARLIER = 11, (9, 10)  # all are read
+FORMAT, EARLIER = 12, (9, 10, 11)  # all are read
 _KEY = "streamk"
 
 
@@ -76,7 +76,10 @@ def _of_today(header: Json, arrays: Arrays, version: int) -> tuple[Json, Arrays]
     before = header.get("parameters")
     if not isinstance(before, dict) or "label_memory" not in before:
         return header, arrays
-    parameters = {"budget": "small", **{name: value for name, value in before.items() if name != "delay"}}
+    later: Json = {"budget": "small"} if version < 11 else {}
+    if header.get("class") == "KernelRegressor":
+        later["logarithm"] = False
+    parameters = {**later, **{name: value for name, value in before.items() if name != "delay"}}
     if version == EARLIER[0]:
         parameters["retired"] = True
     gone = "asked", "rehearsal.ranges"

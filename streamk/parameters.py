@@ -70,7 +70,7 @@ def check_parameters(values: Json, losses: Sequence[str]) -> None:
         )
 
 
-_EXPERTS = "binning", "neighbours", "products", "retired"
+_EXPERTS = "binning", "neighbours", "products", "logarithm", "retired"
 
 
 def check_mixture(values: Json, parts: int) -> None:

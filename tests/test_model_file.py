@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from functools import partial
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
         assert file.get_tensor("expert0.coefficients").shape == (1, 2, 64)
-    assert header["format"] == 11
+    assert header["format"] == 12
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -103,7 +104,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads 9 to 11"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads 9 to 12"):
         streamk.loads(data)
 
 
@@ -264,11 +265,12 @@ def test_saving_does_not_disturb_learning():
 
 
 def test_models_of_format_9_are_read():
-    learner = streamk.KernelRegressor(features=768, budget="small", retired=True, seed=1)
+    learner = streamk.KernelRegressor(features=768, budget="small", retired=True, logarithm=False, seed=1)
     learner.learn_many([{"a": i % 7, "b": i * 5 % 11} for i in range(90)], [i % 7 for i in range(90)])
     assert learner._stale is not None
     header, arrays = learner._to_parts()
-    del header["parameters"]["retired"], header["parameters"]["budget"]
+    for later in ("retired", "budget", "logarithm"):
+        del header["parameters"][later]
     data = model_file.pack(header, arrays, 9)
     assert b'\\"format\\":9' in data
     again = streamk.loads(data)
@@ -283,6 +285,7 @@ def before_format_11(learner):
     """Header and arrays as format 10 had them: an expert for each kind of coefficients of cells."""
     header, arrays = learner._to_parts()
     del header["parameters"]["budget"]
+    header["parameters"].pop("logarithm", None)
     k = next(k for k, expert in enumerate(learner._experts) if expert.rule == "tables")
     table, stale = learner._experts[k].coefficients, learner._stale.arrays[k]
     outputs = learner._outputs
@@ -309,7 +312,7 @@ def before_format_11(learner):
 
 @pytest.mark.parametrize("classes", [0, 2, 3])
 def test_models_of_format_10_are_read(classes):
-    cls = streamk.KernelClassifier if classes else streamk.KernelRegressor
+    cls = streamk.KernelClassifier if classes else partial(streamk.KernelRegressor, logarithm=False)
     learner = cls(features=768, budget="small", seed=1)
     rows = [{"a": i % 7, "b": i * 5 % 11} for i in range(90)]
     learner.learn_many(rows, [i % (classes or 7) for i in range(90)])
@@ -333,7 +336,7 @@ def test_models_of_format_10_are_read(classes):
     ],
 )
 def test_impossible_tables_of_format_10_are_refused(change):
-    learner = streamk.KernelRegressor(features=768, budget="small", seed=1)
+    learner = streamk.KernelRegressor(features=768, budget="small", logarithm=False, seed=1)
     learner.learn_many([{"a": i % 7} for i in range(90)], [i % 7 for i in range(90)])
     header, arrays = before_format_11(learner)
     for name, value in change.items():
@@ -345,11 +348,23 @@ def test_impossible_tables_of_format_10_are_refused(change):
         streamk.loads(model_file.pack(header, arrays, 10))
 
 
-@pytest.mark.parametrize("version", [8, 12])
+def test_models_of_format_11_are_read():
+    rows = [{"a": i % 7, "b": i * 5 % 11} for i in range(90)]
+    for learner in (streamk.KernelRegressor(logarithm=False, seed=1), streamk.KernelClassifier(seed=1)):
+        learner.learn_many(rows, [i % 5 for i in range(90)])
+        header, arrays = learner._to_parts()
+        header["parameters"].pop("logarithm", None)
+        again = streamk.loads(model_file.pack(header, arrays, 11))
+        for made in (again, learner):
+            made.learn_many(rows[:50], [i % 5 for i in range(50)])
+        assert again.to_bytes() == learner.to_bytes()
+
+
+@pytest.mark.parametrize("version", [8, 13])
 def test_models_of_other_formats_are_refused(version):
     header, arrays = learner()._to_parts()
     with pytest.raises(
-        model_file.FormatError, match=f"model format {version} and this streamk reads 9 to 11"
+        model_file.FormatError, match=f"model format {version} and this streamk reads 9 to 12"
     ):
         streamk.loads(model_file.pack(header, arrays, version))
 

@@ -15,10 +15,7 @@ count of a cell and, for every output, a coefficient for each of
 * all grids;
 * the grids with as many fields as its own, if the plan separates them: combinations of many fields are noise
   on some streams, and all that counts on others;
-* for numbers, all grids that learn *logarithms*. Effects of inputs on sales, loads or prices often multiply,
-  and their targets have a long upper tail. With ``y`` in deviations from 0, not from the mean ``ȳ``, these
-  coefficients learn ``l(y) − l(ȳ)``, ``l(y) = sgn(y) log(1 + |y|/0.05)``, and the output is ``l⁻¹`` of their
-  sum and ``l(ȳ)``, standardised.
+* for numbers, all grids that learn *logarithms* (:mod:`streamk.experts.logarithm`).
 
 :class:`Tables` fills the outputs of all; those of the second and third kind have a :class:`Share` each in the
 list of experts. Cells of different grids may share a row, but not if the plan separates them.
@@ -34,9 +31,8 @@ import numpy as np
 from numba import njit
 
 from streamk.arrays import Array, Arrays, Floats, Integers, padded
-from streamk.compiling import INNER, both
+from streamk.compiling import INNER
 from streamk.dispatch import implements
-from streamk.encoding.scaling import MEAN, spread
 from streamk.encoding.targets import MOST_WEIGHT
 from streamk.experts.expert import (
     COEFFICIENTS,
@@ -50,6 +46,7 @@ from streamk.experts.expert import (
     evaluate,
     step,
 )
+from streamk.experts.logarithm import SMALL, mean_of, relative_logarithm, without_logarithm
 from streamk.features.plans import GridPlan
 from streamk.losses import residuals
 from streamk.state import LARGEST_COUNT, Field, Live, Stateful
@@ -60,8 +57,6 @@ from streamk.vector.tables import LANES, add_to_cells, fetch_cells, sum_cells
 
 _RIDGE = 0.05  # ``κ``
 _FADES = 0.1  # of a count, in the denominator of ``ρ``
-_SMALL = 0.05  # deviations from 0 below which logarithms are almost linear
-_LARGEST = 69.0  # of a logarithm
 _COUNT, _FIRST = 0, 1  # in a row: the count of the cell, and the coefficients of the first output
 
 
@@ -252,7 +247,7 @@ def _evaluate(expert, e, phi, i, outputs):
             outputs[j, FINAL, k] = outputs[j, ITERATE, k]
         if logarithms:
             total = outputs[last + 1, ITERATE, k]
-            outputs[last + 1, FINAL, k] = without_logarithm(total, _mean_of(expert.target))
+            outputs[last + 1, FINAL, k] = without_logarithm(total, mean_of(expert.target), SMALL)
     if halved:
         for j in range(e, last + 1):
             outputs[j, ITERATE, 1] = outputs[j, FINAL, 1] = np.float32(0.0) - outputs[j, ITERATE, 0]
@@ -282,7 +277,7 @@ def _step(expert, e, observation):
         first, end = (j - e - 1, j - e) if of_size else (np.int64(0), every)
         kind = each - 1 if j > last else np.int64(of_size)
         if j > last:
-            wanted = relative_logarithm(aim, _mean_of(expert.target))
+            wanted = relative_logarithm(aim, mean_of(expert.target), SMALL)
         length = residuals(expert.loss, outputs[j, ITERATE, :known], wanted, residual[:known])
         total = 0.0
         for g in range(parts[first, 0], parts[end - 1, 1]):
@@ -317,42 +312,3 @@ def _sum_of(sums, at):
     for p in range(1, sums.shape[0]):
         total += sums[p, at]
     return total
-
-
-@njit(**INNER)
-def _mean_of(target):
-    """Return the mean target, in deviations from 0."""
-    if target is None:
-        return 0.0
-    deviation = spread(target, 0)
-    return target[0, MEAN] / deviation if deviation > 0.0 else 0.0
-
-
-@both()
-def relative_logarithm(z, mean):
-    """Return ``l(y) − l(ȳ)`` of a standardised number ``z``, the mean target being ``mean`` deviations.
-
-    Examples
-    --------
-    >>> float(relative_logarithm(0.0, 3.0)), round(relative_logarithm(1.0, 3.0), 3)
-    (0.0, 0.284)
-    """
-    return _logarithm(z + mean) - _logarithm(mean)
-
-
-@both()
-def without_logarithm(relative, mean):
-    """Return the standardised number ``z`` of a relative logarithm.
-
-    Examples
-    --------
-    >>> round(without_logarithm(relative_logarithm(1.25, 3.0), 3.0), 6)
-    1.25
-    """
-    whole = min(max(np.float64(relative) + _logarithm(mean), -_LARGEST), _LARGEST)
-    return np.sign(whole) * _SMALL * np.expm1(abs(whole)) - mean
-
-
-@njit(**INNER)
-def _logarithm(y):
-    return np.sign(y) * np.log1p(abs(y) / _SMALL)

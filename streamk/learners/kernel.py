@@ -81,7 +81,7 @@ class _Kernel(StreamingLearner):
     budget: str = "default"
     seed: int | None = None
     retired: bool = False
-    products = False
+    products = logarithm = False
     family = "kernel"
     kernel = ("laplacian", "gaussian")
     bandwidth = None
@@ -94,7 +94,7 @@ class _Kernel(StreamingLearner):
         check_mixture(self._get_params(), UNIT * len(self.kernel))
         target = None if self.classifies else no_targets(_HORIZON)
         sections, switches = self._make_sections(), (self.label_memory, self.binning, self.neighbours)
-        named = experts_on(sections, target, *switches, self.retired)
+        named = experts_on(sections, target, *switches, self.retired, self.logarithm)
         self._names, experts = list(named), list(named.values())
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
         saturated = saturated_among(self._names) if self.classifies else {}
@@ -801,6 +801,9 @@ class KernelRegressor(_Kernel, Regressor):
         As for :class:`KernelClassifier`, with one expert more, which learns the target's logarithm.
     products
         Whether one expert is linear in products of two inputs (:mod:`streamk.features.columns.products`).
+    logarithm
+        Whether one expert is linear in the inputs, and learns the target's logarithm: effects on prices,
+        loads or counts multiply (:mod:`streamk.experts.logarithm`). Models of formats before 12 have none.
     label_memory
         Whether targets that have arrived are inputs of the events after them: the last, the one before, and
         two running means (:mod:`streamk.encoding.label_history`).
@@ -821,7 +824,7 @@ class KernelRegressor(_Kernel, Regressor):
     >>> import streamk
     >>> learner = streamk.KernelRegressor(seed=7)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
-    MAE: 0.193692
+    MAE: 0.19333
     >>> x, y = next(iter(datasets.TrumpApproval()))
     >>> interval = learner.predict_interval_one(x, level=0.8)
     >>> interval.lower < learner.predict_one(x) < interval.upper
@@ -830,6 +833,7 @@ class KernelRegressor(_Kernel, Regressor):
 
     features: int = 2304
     products: bool = True
+    logarithm: bool = True
 
     def predict_interval_one(self, x: Event, level: float = 0.9) -> Interval:
         """Return an interval that holds the target with probability ``level``.

@@ -13,6 +13,8 @@ more than experts. So all experts share one map:
   with inputs and label memory. The latter restart when their error rises;
 * for numbers, recursive least squares with a factor of 0.998 on products of two inputs
   (:mod:`streamk.features.columns.products`);
+* for numbers, recursive least squares with a factor of 0.998 for the target's logarithm, on inputs and
+  logarithms of recent labels (:mod:`streamk.experts.logarithm`);
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * projections onto the cells of random grids (:mod:`streamk.experts.tables`), for numbers that act like
@@ -39,6 +41,7 @@ from streamk.arrays import Array
 from streamk.experts.error_scale import ErrorScale
 from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
+from streamk.experts.logarithm import Logarithm
 from streamk.experts.neighbours import Neighbours
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
@@ -84,9 +87,11 @@ def experts_on(
     binning: bool = True,
     neighbours: bool = True,
     retired: bool = False,
+    logarithm: bool = True,
 ) -> dict[str, Expert]:
     """Return the experts by name, grouped by update rule, with the ``retired`` ones or without them.
 
+    Numbers have one more for their ``logarithm``.
     ``target`` are the codec's statistics of a number to predict, None for classes.
     """
     classes = target is None
@@ -107,7 +112,9 @@ def experts_on(
         experts[f"least squares, {name}"] = LeastSquares(
             squared, _PENALTY, 1.0, sections.columns_of_part(part), amplitude, watch=True
         )
-    if not classes:
+    if target is not None:
+        if logarithm:
+            experts["least squares, logarithm"] = Logarithm(squared, _PENALTY, _FADING, amplitude, target)
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if binning:
         tables = Tables(loss, cells, sections.plan, target)

@@ -8,7 +8,8 @@ import streamk
 from streamk.encoding.codec import Unit
 from streamk.encoding.scaling import COUNT, MEAN, SQUARES
 from streamk.experts.expert import Merge, Observation, evaluate, step
-from streamk.experts.tables import Share, Tables, relative_logarithm
+from streamk.experts.logarithm import SMALL, relative_logarithm
+from streamk.experts.tables import Share, Tables
 from streamk.features.plans import GridPlan
 from streamk.losses import CODES
 from streamk.vector.cells import BITS
@@ -90,7 +91,7 @@ def trained(plan, classes, events=300, seed=3, target=None):
         np.testing.assert_allclose(seen[1:-1, 0], expected, rtol=1e-4, atol=4e-4)
         assert not seen[[0, -1]].any()  # outputs of other experts
         for expert in experts:
-            wanted = relative_logarithm(y, mean) if not classes and expert is experts[-1] else y
+            wanted = relative_logarithm(y, mean, SMALL) if not classes and expert is experts[-1] else y
             expert.step(places, wanted, classes, counts, weight)
         np.add.at(counts, places, weight)
     return made, experts, counts

@@ -197,7 +197,7 @@ def test_the_unit_of_the_target_changes_nothing(binning, level):
     xs, y = stream(600)
     found = []
     for targets in (y, 1000.0 * y - level):
-        learner = streamk.KernelRegressor(features=768, binning=binning, seed=3)
+        learner = streamk.KernelRegressor(features=768, binning=binning, logarithm=binning, seed=3)
         learner.learn_many(xs, targets)
         found.append(learner._map.sections.moments)
     assert found[0][0, 0] == 600 // 32 + 1  # events at which gradients were taken

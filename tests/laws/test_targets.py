@@ -25,13 +25,14 @@ def sales(multiply, seed=5):
 def test_effects_may_multiply_or_add(multiply):
     xs, y = sales(multiply)
     late, errors = slice(EVENTS // 2, None), []
-    for seed in (1, 2, 3):  # between .238 and .252 of the variance, if effects multiply
+    for seed in (1, 2, 3):  # .125 of the variance if effects multiply, noise is .102
         learner = streamk.KernelRegressor(features=768, label_memory=False, seed=seed)
         found = np.array(learner.predict_learn_many(xs, y.tolist()))
         errors.append(np.mean((found - y)[late] ** 2))
-    assert np.mean(errors) < 0.25 * y[late].var()
+    assert np.mean(errors) < 0.15 * y[late].var()
     weights = {row["expert"]: row["weight"] for row in learner.summary()["experts"]}
-    assert weights["binning, logarithms"] > 0.5 if multiply else weights["binning, logarithms"] < 0.1
+    of_logarithms = weights["binning, logarithms"] + weights["least squares, logarithm"]
+    assert of_logarithms > 0.5 if multiply else of_logarithms < 0.1
 
 
 @pytest.mark.parametrize("level", [0.0, 1000.0])

@@ -55,7 +55,7 @@ def test_every_learner(tmp_path, monkeypatch, name, task, fitted):
         assert "mean" in found["target"] if task == "regression" else found["target"] is None
     shown = show(path)
     assert shown.exit_code == 0, shown.output
-    for text in (type(learner).__name__, f"({name})", f"{size:,} bytes", "format 11"):
+    for text in (type(learner).__name__, f"({name})", f"{size:,} bytes", "format 12"):
         assert text in shown.stdout
 
 
