@@ -128,11 +128,11 @@ class _Sample:
         """
         first = number == 0
         for start in range(0, len(self.targets), _PART):
-            part = self.select(np.arange(start, min(start + _PART, len(self.targets))))
-            held = part.hashes % np.uint64(_COMPARED) == 0
+            part = np.arange(start, min(start + _PART, len(self.targets)))
+            held = self.hashes[part] % np.uint64(_COMPARED) == 0
             kinds = [(~held, EVERYTHING if first else EXPERTS), (held, EVERYTHING if last else COMBINER)]
             for of_kind, teaches in [(held | True, EVERYTHING)] if first and last else kinds:
-                rows = part.select(np.flatnonzero(of_kind))
+                rows = self.select(part[of_kind])
                 learner._teaches, growth = teaches, learner._growth  # which a restart replaces
                 growth.count(growth.openings)
                 if growth.next > _OPENS * until * len(self.targets):
