@@ -76,10 +76,10 @@ def _of_today(header: Json, arrays: Arrays, version: int) -> tuple[Json, Arrays]
     before = header.get("parameters")
     if not isinstance(before, dict) or "label_memory" not in before:
         return header, arrays
-    later: Json = {"budget": "small"} if version < 11 else {}
-    if header.get("class") == "KernelRegressor":
-        later["logarithm"] = False
-    parameters = {**later, **{name: value for name, value in before.items() if name != "delay"}}
+    later: Json = {"budget": "small"} | (
+        {"logarithm": False} if header.get("class") == "KernelRegressor" else {}
+    )
+    parameters = later | {name: value for name, value in before.items() if name != "delay"}
     if version == EARLIER[0]:
         parameters["retired"] = True
     gone = "asked", "rehearsal.ranges"

@@ -168,6 +168,8 @@ def test_it_is_only_in_regressors_that_ask_for_it():
         for asked in (False, True)
     )
     assert with_it - without == {"least squares, logarithm"}
+    made = next(e for e in streamk.KernelRegressor()._experts if isinstance(e, Logarithm))
+    assert 0.9 < made.forgetting < 1.0  # prices drift
     with pytest.raises(ValueError, match="logarithm=1: logarithm must be True or False"):
         streamk.KernelRegressor(logarithm=1)
     with pytest.raises(TypeError, match="logarithm"):
