@@ -154,7 +154,7 @@ def main() -> None:
         cells = [
             measure(make, TABLES[name], arguments.data, arguments.splits) for make in estimators.values()
         ]
-        shown = [f"{score:.3f} ({fit:.1f} s, {predict:.2f} s)" for score, fit, predict in cells]
+        shown = [f"{score:.3f} ({fit:.2f} s, {predict:.2f} s)" for score, fit, predict in cells]
         print(f"| {name} | " + " | ".join(shown) + " |", flush=True)
 
 

@@ -250,7 +250,6 @@ class Sections(Stateful):
         for block in range(BLOCKS):
             self.kinds[block] = WHOLE if whole else DIAGONAL
             self.transforms[block], self.factors[block] = self._transform(error, whole)
-        self.importance[:] = self.exchanges.importance()
 
     def _transform(self, error: float, whole: bool) -> tuple[Floats, Floats]:
         """Return the current ``T`` and factors; ``error`` is the mean squared error of the best expert."""
@@ -307,12 +306,14 @@ class Sections(Stateful):
         self,
         others: Sequence[Sections],
         targets: Sequence[tuple[Sequence[int], Unit]],
+        shares: Sequence[float],
         shared: bool = False,
     ) -> None:
         """Merge parts: columns in the order of the parts, pooled relevance, blocks of the first.
 
         ``targets`` are, for each part, the indices of its outputs and the unit of its targets. If all
-        continue from ``shared`` state, their relevance, which fades, is averaged.
+        continue from ``shared`` state, their relevance, which fades, is averaged. The fields of grids are
+        those of the parts with the largest share.
         """
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
         self.exchanges.merge_from([other.exchanges for other in others])
@@ -332,11 +333,11 @@ class Sections(Stateful):
         moved = [self._by_field(other.ranks.knots, other, 0.0) for other in others]
         counts = np.array([knots.any(axis=1) for knots in moved])
         self.ranks.knots[:] = np.sum(moved, axis=0) / np.maximum(counts.sum(axis=0), 1)[:, None]
+        self._follow_most([self._importance_of(other) for other in others], shares)
         self.kinds = others[0].kinds.copy()
         self.growth[0] = any(other.grown for other in others)
         for block in range(BLOCKS):
             self.transforms[block], self.factors[block] = self._as_ours(others[0], block)
-            self.importance[block] = self._by_field(others[0].importance[block], others[0])
 
     def _shared(self, other: Sections) -> tuple[list[int], list[int]]:
         """Return the columns with relevance of common inputs, in both learners."""
@@ -366,6 +367,23 @@ class Sections(Stateful):
         return np.array_equal(self.transforms[block], transform) and np.array_equal(
             self.factors[block], factors
         )
+
+    def _follow_most(self, importances: Sequence[Floats], shares: Sequence[float]) -> None:
+        """Use the importance of fields that has the largest share, whatever the order of the parts."""
+
+        def share_of(one: Floats) -> tuple[float, float]:
+            alike = [np.array_equal(one, other) for other in importances]
+            return round(float(np.dot(alike, shares)), 9), float(one.sum())
+
+        self.importance[:] = max(importances, key=share_of)
+
+    def has_grids_of(self, other: Sections) -> bool:
+        """Return whether the grids have the fields of another learner's."""
+        return np.array_equal(self.importance, self._importance_of(other))
+
+    def _importance_of(self, other: Sections) -> Floats:
+        """Return another learner's importance of fields, ``(blocks, fields)``, by the places of this one."""
+        return np.array([self._by_field(block, other) for block in other.importance])
 
     def fields(self) -> Iterator[Field | Stateful]:
         """Yield columns, relevance of the columns in use, fields and their factors, and cross moments."""

@@ -22,6 +22,7 @@ from streamk.encoding.label_history import MEAN, NUMBERS, SHARED
 from streamk.encoding.targets import check_weights
 from streamk.experts.expert import Columns, Expert, Merge
 from streamk.experts.least_squares import LeastSquares
+from streamk.experts.tables import Tables
 from streamk.features.columns.plain import LINEAR, PLAIN, in_use
 from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
@@ -233,7 +234,7 @@ def merge_streaming(
     columns = [_places(part, merged) for part in parts]
     _share_memory(merged, parts, shares, columns)
     if made.sections is not None:
-        made.sections.merge_from([_sections(part) for part in parts], columns, base is not None)
+        made.sections.merge_from([_sections(part) for part in parts], columns, shares, base is not None)
         made.renew()
     counts = None
     if base is not None:
@@ -246,6 +247,8 @@ def merge_streaming(
         if moves:
             experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
         how = Merge(shares, columns, None if base is None else _counts(k, parts, merged))
+        if type(expert) is Tables and made.sections is not None:
+            experts, how = _with_grids_of(made.sections, parts, experts, how)
         expert.merge_from(experts, how)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
@@ -265,6 +268,22 @@ def merge_streaming(
             if base is not None:  # copies have replaced that set since, so those of the parts do not add up
                 merged._stale.combiner.follow_weights(merged._combiner)
         merged._stale.forget()
+
+
+def _with_grids_of(
+    sections: Sections, parts: Sequence[StreamingLearner], tables: Sequence[Expert], how: Merge
+) -> tuple[list[Expert], Merge]:
+    """Return the tables of the parts whose grids have the same fields, and how they merge.
+
+    In other grids, the same cell holds other events. Of these parts alone a model has what tables learned.
+    """
+    alike = [k for k, part in enumerate(parts) if sections.has_grids_of(_sections(part))]
+    whole = sum(how.shares[k] for k in alike)
+    counts = None
+    if how.counts is not None and alike[-1] == len(parts) - 1:  # the base of the others is last
+        counts = [*[1.0] * (len(alike) - 1), 2.0 - len(alike)]
+    shares, columns = [how.shares[k] / whole for k in alike], [how.columns[k] for k in alike]
+    return [tables[k] for k in alike], Merge(shares, columns, counts)
 
 
 def _share_memory(

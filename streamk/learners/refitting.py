@@ -14,7 +14,13 @@ parts have learned for each sampled one, the smaller ``τ`` is. The combiner the
 outputs of experts that have not learned the events; otherwise it would prefer experts that memorise events.
 They are means over the parts, but those of neighbours are one part's: a merged learner has as many recent
 events as a part, and the mean of several parts would be more accurate than its neighbours are.
+
 If the resulting errors show that more features pay, the blocks grow and are fitted again.
+
+Where the importance of fields differs, grids have other fields, too, and the same cell holds other events.
+The merged learner has the grids and the tables (:mod:`streamk.experts.tables`) of the parts with the largest
+share. Its tables learn the pooled events of the others one by one, and the combiner learns from these events
+alone, with what the tables said of each before.
 
 Rows are sorted by a hash of their content, so results depend on the order of the parts only through rounding.
 
@@ -40,8 +46,9 @@ from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import NUMBERS, SHARED
 from streamk.encoding.rows import UNSCALED, EncodedRows, moved, slices, stack
 from streamk.encoding.scaling import MEAN, spread
-from streamk.experts.expert import Columns
+from streamk.experts.expert import Columns, Observation
 from streamk.experts.least_squares import LeastSquares
+from streamk.experts.tables import Tables
 from streamk.features.columns.plain import LINEAR
 from streamk.features.raw_values import scale_inputs
 from streamk.features.relevance import BLOCKS, transform_row
@@ -49,7 +56,8 @@ from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
 from streamk.features.sources import featurize, room_for_row
 from streamk.features.spectra import AMPLITUDE
-from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, evaluate_all, fill_columns
+from streamk.handles import make_group, make_handle
+from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, evaluate_all, fill_columns, step_all
 from streamk.threads import one_blas_thread
 from streamk.vector.lanes import aligned
 
@@ -121,13 +129,15 @@ class Pool(NamedTuple):
     """Sampled events of all parts, in terms of the merged learner.
 
     ``source`` is the index of the part that each event comes from, ``weights`` the weights of events in a
-    fit, with mean 1; ``wanted`` ``(n, K)`` the targets of the experts.
+    fit, with mean 1; ``wanted`` ``(n, K)`` the targets of the experts. ``new`` are the events of parts with
+    other grids, all of them if there are none.
     """
 
     events: Sampled
     source: Places
     weights: Array
     wanted: Array
+    new: Places
 
 
 def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: Columns) -> Pool:
@@ -148,7 +158,9 @@ def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: 
     order = _order(whole)
     whole, source = whole.select(order), np.concatenate(sources)[order]
     heavy = np.concatenate(weights)[order] * whole.goal[1]
-    return Pool(whole, source, heavy / heavy.mean(), _wanted(merged, whole.goal[0]))
+    alike = [merged._map.sections.has_grids_of(part._map.sections) for part in parts]
+    new = np.flatnonzero(all(alike) | ~np.array(alike)[source])
+    return Pool(whole, source, heavy / heavy.mean(), _wanted(merged, whole.goal[0]), new)
 
 
 def share_sample(merged: Any, pool: Pool, shares: Sequence[float]) -> None:
@@ -166,9 +178,39 @@ def refit(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: C
     whole = sum(share for part, share in zip(parts, shares, strict=True) if _better_kind(part) == WHOLE)
     sections.pool(whole >= 0.5, float(merged._combiner.losses.min()))
     of_parts, outputs = _predict_held_out(merged, parts, shares, columns, pool)
+    if len(pool.new) < len(pool.source):
+        _teach_tables(merged, pool, outputs)
     _fit(merged, pool, of_parts, outputs)
     if merged._grows():
         _fit(merged, pool, of_parts, outputs)
+
+
+def _teach_tables(merged: Any, pool: Pool, outputs: Floats) -> None:
+    """Let tables learn the new events, and put what they said before each into ``outputs``."""
+    merged._map.renew()
+    merged._renew_arguments()
+    labels, said = pool.events.labels[pool.new], outputs[:, :, pool.new]
+    phi = columns_of(merged, pool.events.rows.select(pool.new), labels)
+    aims = pool.events.goal[0] if merged.classifies else pool.wanted[:, 0]
+    for e, expert in enumerate(merged._experts):
+        if type(expert) is Tables:  # cells of single values are the same in all parts
+            groups = (make_group(expert.record, [make_handle(expert.record)]),)
+            _learn_rows(groups, e, 1 + len(expert.names), phi, aims[pool.new], pool.weights[pool.new], said)
+    outputs[:, :, pool.new] = said
+
+
+@njit(**ENTRY)
+def _learn_rows(groups, e, count, phi, aims, weights, said):
+    """Let ``count`` experts from number ``e`` on learn rows; fill ``said`` ``(E, 2, n, K)``."""
+    experts, sets, rows, known = said.shape
+    outputs, residual = np.zeros((experts, sets, known), dtype=np.float32), np.empty(known)
+    for i in range(rows):
+        evaluate_all(groups, e, phi, i, outputs)
+        for j in range(e, e + count):
+            for s in range(sets):
+                for k in range(known):
+                    said[j, s, i, k] = outputs[j, s, k]
+        step_all(groups, e, Observation(phi, i, outputs, aims[i], known, weights[i], residual, False))
 
 
 def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
@@ -177,7 +219,7 @@ def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
     ``outputs`` are those of experts that have not learned the events; the outputs of experts on the blocks
     are replaced.
     """
-    sections, combiner, n = merged._map.sections, merged._combiner, len(pool.source)
+    sections, combiner = merged._map.sections, merged._combiner
     for block in range(BLOCKS):
         for expert in merged._experts:
             expert.forget(sections.columns_of_part(1 + block))
@@ -200,8 +242,9 @@ def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
                 other.coefficients[:] = expert.coefficients[:, :, columns]
                 outputs[k] = phi[:, part][:, columns] @ other.coefficients[0].T + correction
     combiner.restart()
-    targets, weights = pool.events.goal[0].copy(), pool.weights.copy()
-    adapt_many(*merged._combining(merged._map), outputs, targets, weights, np.empty(n))
+    targets, weights = pool.events.goal[0][pool.new], pool.weights[pool.new]
+    held_out = np.ascontiguousarray(outputs[:, :, pool.new])
+    adapt_many(*merged._combining(merged._map), held_out, targets, weights, np.empty(len(pool.new)))
     if combiner.intervals is not None:
         combiner.level_shift.state[:] = 0.0
     merged._renew_arguments()

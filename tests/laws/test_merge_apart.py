@@ -51,6 +51,58 @@ def test_merge_gains_from_every_part_in_any_order(cls, gain):
     assert merged.events == 10_000
 
 
+def by_hour(n, seed):
+    """Steps by hour and day, whose importance every part finds out by itself, and six numbers without any."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.integers(24, size=n), rng.integers(7, size=n), rng.normal(size=(n, 6))])
+    steps = np.random.default_rng(0).normal(size=(24, 7))
+    y = steps[X[:, 0].astype(int), X[:, 1].astype(int)] + 0.3 * X[:, 2] + 0.1 * rng.normal(size=n)
+    return X, y.tolist()
+
+
+def taught(rows, X, y, model=None):
+    model = streamk.KernelRegressor(features=768, label_memory=False, seed=1) if model is None else model
+    model.learn_many(X[rows], y[rows], names=[f"x{k}" for k in range(8)])
+    return model
+
+
+def test_tables_of_parts_with_other_grids_are_not_mixed():
+    """The same cell of another grid holds other events: the mean of both is noise."""
+    X, y = by_hour(12_000, 2)
+    models = [taught(slice(2500 * k, 2500 * (k + 1)), X, y) for k in range(4)]
+    sections = [model._map.sections for model in models]
+    assert not any(sections[0].has_grids_of(other) for other in sections[1:])
+    names = [f"x{k}" for k in range(8)]
+    scores = [r2(model.predict_many(X[10_000:], names=names), y[10_000:]) for model in models]
+    merged, turned = streamk.merge(models), streamk.merge(models[::-1])
+    assert r2(merged.predict_many(X[10_000:], names=names), y[10_000:]) > max(scores) + 0.01
+    assert r2(turned.predict_many(X[10_000:], names=names), y[10_000:]) > max(scores) + 0.01
+    assert turned._map.sections.has_grids_of(merged._map.sections)
+    values = [expert for expert in merged._experts if expert.rule == "values"]  # which do not depend on grids
+    assert [expert.clock[0] for expert in values] == [10_000.0, 10_000.0]
+
+
+def test_the_grids_of_most_events_stay():
+    """Of three shards that continue from one model, one has found another importance."""
+    X, y = by_hour(4000, 3)
+    base = taught(slice(2500), X, y)
+    shards = [
+        taught(slice(2500 + 500 * k, 3000 + 500 * k), X, y, streamk.loads(base.to_bytes())) for k in range(3)
+    ]
+    shards[0]._map.sections.importance[:] = 1.0
+    merged = streamk.merge(shards, base=base)
+    assert merged._map.sections.has_grids_of(shards[1]._map.sections)
+    k = next(k for k, e in enumerate(merged._experts) if e.rule == "tables")
+    two = streamk.merge(shards[1:], base=base)
+    found, wanted = (model._experts[k].coefficients for model in (merged, two))
+    np.testing.assert_allclose(found, wanted, rtol=0.01, atol=0.001)  # in almost the same unit of the target
+    assert found[:, 0].sum() == pytest.approx(480 * 3500)  # events in the cells of all grids
+
+
+def r2(found, targets):
+    return 1.0 - np.mean(np.subtract(found, targets) ** 2) / np.var(targets)
+
+
 @pytest.mark.parametrize("cls", [streamk.KernelRegressor, streamk.KernelClassifier])
 def test_merged_learner_learns_on(cls):
     models, X, targets = quarters(cls)
