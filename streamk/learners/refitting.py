@@ -20,7 +20,7 @@ If the resulting errors show that more features pay, the blocks grow and are fit
 Where the importance of fields differs, grids have other fields, too, and the same cell holds other events.
 The merged learner has the grids and the tables (:mod:`streamk.experts.tables`) of the parts with the largest
 share. Its tables learn the pooled events of the others one by one, and the combiner learns from these events
-alone, with what the tables said of each before.
+alone, with the outputs of the tables before each.
 
 Rows are sorted by a hash of their content, so results depend on the order of the parts only through rounding.
 
@@ -186,30 +186,30 @@ def refit(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: C
 
 
 def _teach_tables(merged: Any, pool: Pool, outputs: Floats) -> None:
-    """Let tables learn the new events, and put what they said before each into ``outputs``."""
+    """Let tables learn the new events; ``outputs`` for these are those before each."""
     merged._map.renew()
     merged._renew_arguments()
-    labels, said = pool.events.labels[pool.new], outputs[:, :, pool.new]
+    labels, before = pool.events.labels[pool.new], outputs[:, :, pool.new]
     phi = columns_of(merged, pool.events.rows.select(pool.new), labels)
     aims = pool.events.goal[0] if merged.classifies else pool.wanted[:, 0]
     for e, expert in enumerate(merged._experts):
         if type(expert) is Tables:  # cells of single values are the same in all parts
             groups = (make_group(expert.record, [make_handle(expert.record)]),)
-            _learn_rows(groups, e, 1 + len(expert.names), phi, aims[pool.new], pool.weights[pool.new], said)
-    outputs[:, :, pool.new] = said
+            _learn_rows(groups, e, 1 + len(expert.names), phi, aims[pool.new], pool.weights[pool.new], before)
+    outputs[:, :, pool.new] = before
 
 
 @njit(**ENTRY)
-def _learn_rows(groups, e, count, phi, aims, weights, said):
-    """Let ``count`` experts from number ``e`` on learn rows; fill ``said`` ``(E, 2, n, K)``."""
-    experts, sets, rows, known = said.shape
+def _learn_rows(groups, e, count, phi, aims, weights, filled):
+    """Let ``count`` experts from number ``e`` on learn rows; fill ``filled`` ``(E, 2, n, K)``."""
+    experts, sets, rows, known = filled.shape
     outputs, residual = np.zeros((experts, sets, known), dtype=np.float32), np.empty(known)
     for i in range(rows):
         evaluate_all(groups, e, phi, i, outputs)
         for j in range(e, e + count):
             for s in range(sets):
                 for k in range(known):
-                    said[j, s, i, k] = outputs[j, s, k]
+                    filled[j, s, i, k] = outputs[j, s, k]
         step_all(groups, e, Observation(phi, i, outputs, aims[i], known, weights[i], residual, False))
 
 
