@@ -189,7 +189,7 @@ def _teach_tables(merged: Any, pool: Pool, outputs: Floats) -> None:
     """Let tables learn the new events; ``outputs`` for these are those before each."""
     merged._map.renew()
     merged._renew_arguments()
-    labels, before = pool.events.labels[pool.new], outputs[:, :, pool.new]
+    labels, before = pool.events.labels[pool.new], np.ascontiguousarray(outputs[:, :, pool.new])
     phi = columns_of(merged, pool.events.rows.select(pool.new), labels)
     aims = pool.events.goal[0] if merged.classifies else pool.wanted[:, 0]
     for e, expert in enumerate(merged._experts):
