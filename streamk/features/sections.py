@@ -306,14 +306,14 @@ class Sections(Stateful):
         self,
         others: Sequence[Sections],
         targets: Sequence[tuple[Sequence[int], Unit]],
-        shares: Sequence[float],
+        votes: Sequence[float],
         shared: bool = False,
     ) -> None:
         """Merge parts: columns in the order of the parts, pooled relevance, blocks of the first.
 
         ``targets`` are, for each part, the indices of its outputs and the unit of its targets. If all
         continue from ``shared`` state, their relevance, which fades, is averaged. The fields of grids are
-        those of the parts with the largest share.
+        those of the parts with most ``votes``.
         """
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
         self.exchanges.merge_from([other.exchanges for other in others])
@@ -333,7 +333,9 @@ class Sections(Stateful):
         moved = [self._by_field(other.ranks.knots, other, 0.0) for other in others]
         counts = np.array([knots.any(axis=1) for knots in moved])
         self.ranks.knots[:] = np.sum(moved, axis=0) / np.maximum(counts.sum(axis=0), 1)[:, None]
-        self._follow_most([self._importance_of(other) for other in others], shares)
+        importances = [self._importance_of(other) for other in others]
+        alike = np.array([[np.array_equal(one, other) for other in importances] for one in importances])
+        self.importance[:] = importances[int(np.argmax(alike @ np.array(votes)))]
         self.kinds = others[0].kinds.copy()
         self.growth[0] = any(other.grown for other in others)
         for block in range(BLOCKS):
@@ -367,15 +369,6 @@ class Sections(Stateful):
         return np.array_equal(self.transforms[block], transform) and np.array_equal(
             self.factors[block], factors
         )
-
-    def _follow_most(self, importances: Sequence[Floats], shares: Sequence[float]) -> None:
-        """Use the importance of fields that has the largest share, whatever the order of the parts."""
-
-        def share_of(one: Floats) -> tuple[float, float]:
-            alike = [np.array_equal(one, other) for other in importances]
-            return round(float(np.dot(alike, shares)), 9), float(one.sum())
-
-        self.importance[:] = max(importances, key=share_of)
 
     def has_grids_of(self, other: Sections) -> bool:
         """Return whether the grids have the fields of another learner's."""

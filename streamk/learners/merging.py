@@ -234,7 +234,9 @@ def merge_streaming(
     columns = [_places(part, merged) for part in parts]
     _share_memory(merged, parts, shares, columns)
     if made.sections is not None:
-        made.sections.merge_from([_sections(part) for part in parts], columns, shares, base is not None)
+        errors = [float(part._combiner.losses.min()) or 1.0 for part in parts]  # 0 before any event
+        votes = [share / error for share, error in zip(shares, errors, strict=True)]
+        made.sections.merge_from([_sections(part) for part in parts], columns, votes, base is not None)
         made.renew()
     counts = None
     if base is not None:
@@ -275,15 +277,15 @@ def _with_grids_of(
 ) -> tuple[list[Expert], Merge]:
     """Return the tables of the parts whose grids have the same fields, and how they merge.
 
-    In other grids, the same cell holds other events. Of these parts alone a model has what tables learned.
+    In other grids, the same cell holds other events. If the parts continue from a base, the last one, its
+    table is in those of all, whatever its grids were.
     """
-    alike = [k for k, part in enumerate(parts) if sections.has_grids_of(_sections(part))]
-    whole = sum(how.shares[k] for k in alike)
-    counts = None
-    if how.counts is not None and alike[-1] == len(parts) - 1:  # the base of the others is last
-        counts = [*[1.0] * (len(alike) - 1), 2.0 - len(alike)]
-    shares, columns = [how.shares[k] / whole for k in alike], [how.columns[k] for k in alike]
-    return [tables[k] for k in alike], Merge(shares, columns, counts)
+    last = len(parts) - (how.counts is not None)
+    alike = [k for k in range(last) if sections.has_grids_of(_sections(parts[k]))]
+    counts = None if how.counts is None else [*[1.0] * len(alike), 1.0 - len(alike)]
+    whole, used = sum(how.shares[k] for k in alike), [*alike, *range(last, len(parts))]
+    shares, columns = [how.shares[k] / whole for k in used], [how.columns[k] for k in used]
+    return [tables[k] for k in used], Merge(shares, columns, counts)
 
 
 def _share_memory(

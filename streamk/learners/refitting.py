@@ -19,8 +19,9 @@ If the resulting errors show that more features pay, the blocks grow and are fit
 
 Where the importance of fields differs, grids have other fields, too, and the same cell holds other events.
 The merged learner has the grids and the tables (:mod:`streamk.experts.tables`) of the parts with the largest
-share. Its tables learn the pooled events of the others one by one, and the combiner learns from these events
-alone, with the outputs of the tables before each.
+share in relation to their error. Its tables learn the pooled events of the others one by one, and the
+combiner learns from these events alone, with the outputs of the tables before each. If the pooled events are
+an eighth of all, grids follow the pooled importance instead, and empty tables learn all of these events.
 
 Rows are sorted by a hash of their content, so results depend on the order of the parts only through rounding.
 
@@ -123,6 +124,7 @@ def _answer_rows(handle, scratch, rows, labels, phi, outputs, out):
 
 
 _MOST = 4096  # events that blocks are fitted to
+_FEW = 8  # events for each one of these, up to which tables start again
 
 
 class Pool(NamedTuple):
@@ -179,10 +181,21 @@ def refit(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: C
     sections.pool(whole >= 0.5, float(merged._combiner.losses.min()))
     of_parts, outputs = _predict_held_out(merged, parts, shares, columns, pool)
     if len(pool.new) < len(pool.source):
+        if merged.events <= _FEW * len(pool.source):
+            pool = _with_new_grids(merged, pool)
         _teach_tables(merged, pool, outputs)
     _fit(merged, pool, of_parts, outputs)
     if merged._grows():
         _fit(merged, pool, of_parts, outputs)
+
+
+def _with_new_grids(merged: Any, pool: Pool) -> Pool:
+    """Let grids follow the importance of fields of all parts; their empty tables have learned no event."""
+    merged._map.sections.importance[:] = merged._map.sections.exchanges.importance()
+    for expert in merged._experts:
+        if type(expert) is Tables:
+            expert.coefficients[:], expert.clock[:] = 0.0, 0.0
+    return pool._replace(new=np.arange(len(pool.source)))
 
 
 def _teach_tables(merged: Any, pool: Pool, outputs: Floats) -> None:

@@ -104,7 +104,7 @@ def test_parts_merge_to_the_smaller_gap_of_each_input():
     one.keys, other.keys = columns_of([5, 6, 7]), columns_of([7, 8, 5])
     one.gaps[:, 1:4] = [[1.0, 2.0, 3.0], [7.0, 7.0, 7.0], [0.5, 0.0, 0.7]]
     other.gaps[:, 1:4] = [[4.0, 5.0, 6.0], [8.0, 8.0, 8.0], [0.6, 0.9, 0.8]]
-    merged.merge_from([one, other], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from([one, other], [([0], Unit(1.0, 0.0))] * 2, [0.5, 0.5])
     assert merged.gaps[:, :6].tolist() == [
         [0.0, 6.0, 2.0, 4.0, 5.0, 0.0], [0.0, 8.0, 7.0, 8.0, 8.0, 0.0], [0.0, 0.5, 0.0, 0.6, 0.9, 0.0]
     ]  # fmt: skip

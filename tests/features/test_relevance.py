@@ -241,13 +241,13 @@ def test_blocks_are_the_same_whatever_the_order_of_the_columns():
     one, other, merged = sections_with([5, 6, 7], 1.0), sections_with([7, 8, 5], 1.0), Sections(768, True)
     for sections, gradient in ((one, [1.0, 0.0, 2.0]), (other, [2.0, 0.0, 1.0])):
         sections.moments[1:4, 1:4] = np.outer(gradient, gradient)
-    merged.merge_from([one, other], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from([one, other], [([0], Unit(1.0, 0.0))] * 2, [0.5, 0.5])
     assert all(merged.has_block_of(part, block) for part in (one, other) for block in (0, 1))
     np.testing.assert_allclose(merged.moments[1, 3], 4.0)  # of 5 and 7, from both
     assert merged.moments[4].tolist() == [0.0] * MOST
     one.renew(0, [1.0, 1.0], 1.0)
     again = Sections(768, True)
-    again.merge_from([one, other], [([0], Unit(1.0, 0.0))] * 2)
+    again.merge_from([one, other], [([0], Unit(1.0, 0.0))] * 2, [0.5, 0.5])
     assert [again.has_block_of(part, 0) for part in (one, other)] == [True, False]
     assert again.has_block_of(other, 1)
     assert again.kinds.tolist() == [DIAGONAL, IDENTITY]

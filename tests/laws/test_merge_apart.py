@@ -66,20 +66,36 @@ def taught(rows, X, y, model=None):
     return model
 
 
-def test_tables_of_parts_with_other_grids_are_not_mixed():
+@pytest.mark.parametrize("each", [2500, 9000])  # tables begin again, or those of one part learn from others
+def test_tables_of_parts_with_other_grids_are_not_mixed(each):
     """The same cell of another grid holds other events: the mean of both is noise."""
-    X, y = by_hour(12_000, 2)
-    models = [taught(slice(2500 * k, 2500 * (k + 1)), X, y) for k in range(4)]
+    X, y = by_hour(4 * each + 2000, 2)
+    models = [taught(slice(each * k, each * (k + 1)), X, y) for k in range(4)]
     sections = [model._map.sections for model in models]
     assert not any(sections[0].has_grids_of(other) for other in sections[1:])
     names = [f"x{k}" for k in range(8)]
-    scores = [r2(model.predict_many(X[10_000:], names=names), y[10_000:]) for model in models]
     merged, turned = streamk.merge(models), streamk.merge(models[::-1])
-    assert r2(merged.predict_many(X[10_000:], names=names), y[10_000:]) > max(scores) + 0.01
-    assert r2(turned.predict_many(X[10_000:], names=names), y[10_000:]) > max(scores) + 0.01
+    rows, targets = X[4 * each :], y[4 * each :]
+    *of_parts, one, other = (
+        r2(m.predict_many(rows, names=names), targets) for m in (*models, merged, turned)
+    )
+    assert min(one, other) > max(of_parts) + 0.03
+    assert abs(one - other) < 0.005
     assert turned._map.sections.has_grids_of(merged._map.sections)
     values = [expert for expert in merged._experts if expert.rule == "values"]  # which do not depend on grids
-    assert [expert.clock[0] for expert in values] == [10_000.0, 10_000.0]
+    assert [expert.clock[0] for expert in values] == [4.0 * each] * 2
+
+
+def test_few_events_are_learned_again_in_grids_of_all_parts():
+    X, y = by_hour(9000, 4)
+    models = [taught(slice(1400 * k, 1400 * (k + 1)), X, y) for k in range(4)]
+    merged, names = streamk.merge(models), [f"x{k}" for k in range(8)]
+    assert not any(merged._map.sections.has_grids_of(model._map.sections) for model in models)
+    tables = next(expert for expert in merged._experts if expert.rule == "tables")
+    assert tables.clock[0] == 4096
+    assert tables.coefficients[:, 0].sum() == pytest.approx(480 * 4096, rel=0.01)
+    scores = [r2(model.predict_many(X[6000:], names=names), y[6000:]) for model in (merged, *models)]
+    assert scores[0] > max(scores[1:]) + 0.05
 
 
 def test_the_grids_of_most_events_stay():
