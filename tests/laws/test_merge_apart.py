@@ -82,6 +82,8 @@ def test_tables_of_parts_with_other_grids_are_not_mixed(each):
     assert min(one, other) > max(of_parts) + 0.03
     assert abs(one - other) < 0.005
     assert turned._map.sections.has_grids_of(merged._map.sections)
+    tables = next(expert for expert in merged._experts if expert.rule == "tables")
+    assert tables.clock[0] == (4096 if each == 2500 else each + 3 * 1024)
     values = [expert for expert in merged._experts if expert.rule == "values"]  # which do not depend on grids
     assert [expert.clock[0] for expert in values] == [4.0 * each] * 2
 
