@@ -18,13 +18,10 @@ error.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Sequence
-from typing import Self
 
 from streamk.arrays import Array
 from streamk.dispatch import implements
-from streamk.encoding.codec import Unit
-from streamk.experts.expert import Merge, Observation, step
+from streamk.experts.expert import Observation, step
 from streamk.experts.least_squares import LeastSquares
 from streamk.handles import make_handle
 
@@ -47,6 +44,7 @@ class ErrorScale(LeastSquares):
     """
 
     rule = "error scale"
+    is_relative = True
 
     def __init__(self, loss: int, columns: slice, response: Array) -> None:
         super().__init__(loss, _PENALTY, _FORGETTING, columns, 1.0)
@@ -56,11 +54,6 @@ class ErrorScale(LeastSquares):
     def record(self) -> tuple[object, ...]:
         """The expert as compiled code sees it."""
         return ErrorScaling(self.first, self.coefficients, make_handle(super().record), self.response)
-
-    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
-        """Become the merge by information; its outputs are relative, whatever the units of targets are."""
-        same = [([0], Unit(1.0, 0.0))] * len(experts)
-        super().merge_from(experts, merge._replace(columns=same))
 
 
 @implements(step, ErrorScaling)

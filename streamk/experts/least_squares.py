@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numba import njit
@@ -37,6 +37,7 @@ from scipy.linalg import cho_factor, cho_solve
 from streamk.arrays import AnyArray, Array, Floats, Integers, padded
 from streamk.compiling import INNER
 from streamk.dispatch import implements
+from streamk.encoding.codec import Unit
 from streamk.experts import change
 from streamk.experts.expert import (
     EVENTS,
@@ -126,6 +127,7 @@ class LeastSquares(Expert):
 
     rule = "least squares"
     record_type = Fitting
+    is_relative: ClassVar[bool] = False  # whether outputs are the same in every unit of the target
 
     def __init__(
         self,
@@ -227,6 +229,8 @@ class LeastSquares(Expert):
         An expert that has restarted has less information than the penalty in some directions. For it, a
         smaller penalty is subtracted, and its coefficients count as the prior mean with its share.
         """
+        if self.is_relative:
+            merge = merge._replace(columns=[([0], Unit(1.0, 0.0))] * len(experts))
         super().merge_from(experts, merge)
         if not any(len(expert.joined) for expert in experts):
             return

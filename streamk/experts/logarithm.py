@@ -17,8 +17,7 @@ more than 1 % of these have another sign than the others, nothing multiplies, an
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator, Sequence
-from typing import Self
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
@@ -26,10 +25,9 @@ from numba import njit
 from streamk.arrays import Array
 from streamk.compiling import INNER, both
 from streamk.dispatch import implements
-from streamk.encoding.codec import Unit
 from streamk.encoding.label_history import NUMBERS
 from streamk.encoding.scaling import MEAN, spread
-from streamk.experts.expert import FINAL, ITERATE, Merge, Observation, evaluate, step
+from streamk.experts.expert import FINAL, ITERATE, Observation, evaluate, step
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.columns.plain import LINEAR, PLAIN
 from streamk.handles import make_handle
@@ -65,6 +63,7 @@ class Logarithm(LeastSquares):
     """
 
     rule = "least squares of logarithms"
+    is_relative = True
 
     def __init__(self, loss: int, penalty: float, forgetting: float, constant: float, target: Array) -> None:
         super().__init__(loss, penalty, forgetting, slice(0, PLAIN), constant)
@@ -78,11 +77,6 @@ class Logarithm(LeastSquares):
         return LogarithmRecord(
             self.coefficients, np.float64(self.constant), fitting, self.target, self.sizes, self.row
         )
-
-    def merge_from(self, experts: Sequence[Self], merge: Merge) -> None:
-        """Become the merge by information; relative logarithms do not depend on the unit of the target."""
-        same = [([0], Unit(1.0, 0.0))] * len(experts)
-        super().merge_from(experts, merge._replace(columns=same))
 
     def fields(self) -> Iterator[Field | Stateful]:
         """Yield those of least squares, and the sums of sizes."""
