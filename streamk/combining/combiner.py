@@ -74,6 +74,11 @@ def _unlimited(combiner, coding, combined, target):
 class Combiner(Stateful):
     """A combiner: a record for compiled code, scratch arrays, and declared arrays."""
 
+    @property
+    def least_error(self) -> float:
+        """The mean error of the best expert; 1 if the combiner follows no errors."""
+        return 1.0
+
     def scratch(self, most: int) -> Handle:
         """Return a handle of scratch arrays for at most so many outputs."""
         return make_handle((np.empty(most, dtype=np.float32),))

@@ -517,9 +517,14 @@ class Stacking(Combiner):
         return bool(self.error[1])
 
     @property
+    def least_error(self) -> float:
+        """The mean error of the best expert; 0 before any event."""
+        return float(self.losses.min())
+
+    @property
     def mean_error(self) -> float:
         """The mean squared error of standardised predictions; of the best expert for classes."""
-        return float(self.losses.min() if self.classes else self.error[_ERROR])
+        return self.least_error if self.classes else float(self.error[_ERROR])
 
     @property
     def is_robust(self) -> bool:

@@ -434,7 +434,7 @@ class _Kernel(StreamingLearner):
         """
         assert self._map is not None
         assert self._map.sections is not None
-        least = float(self._combiner.losses.min()) if self.classifies else None
+        least = self._combiner.least_error if self.classifies else None
         late = self._rehearsal.are_late or len(self._waiting) > 0
         labels = LabelsSoFar(self._codec.memory, recent, late)
         return self._few_events.mixed(out, rows, labels, self._map.sections, least)

@@ -234,7 +234,7 @@ def merge_streaming(
     columns = [_places(part, merged) for part in parts]
     _share_memory(merged, parts, shares, columns)
     if made.sections is not None:
-        errors = [float(part._combiner.losses.min()) or 1.0 for part in parts]  # 0 before any event
+        errors = [part._combiner.least_error or 1.0 for part in parts]  # 0 before any event
         votes = [share / error for share, error in zip(shares, errors, strict=True)]
         made.sections.merge_from([_sections(part) for part in parts], columns, votes, base is not None)
         made.renew()

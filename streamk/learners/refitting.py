@@ -178,7 +178,7 @@ def refit(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: C
     """Fit the blocks under relevance of a merged learner, and the weights of its experts."""
     sections = merged._map.sections
     whole = sum(share for part, share in zip(parts, shares, strict=True) if _better_kind(part) == WHOLE)
-    sections.pool(whole >= 0.5, float(merged._combiner.losses.min()))
+    sections.pool(whole >= 0.5, merged._combiner.least_error)
     of_parts, outputs = _predict_held_out(merged, parts, shares, columns, pool)
     if len(pool.new) < len(pool.source):
         if merged.events <= _FEW * len(pool.source):
