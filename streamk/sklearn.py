@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -36,6 +36,8 @@ from sklearn.utils.validation import (
 
 import streamk
 from streamk.arrays import AnyArray, Array, Places
+from streamk.encoding.batches import Batch
+from streamk.encoding.frames import batch
 from streamk.encoding.keys import category_key
 from streamk.features.counter import mix64
 from streamk.learners.kernel_loop import COMBINER, EVERYTHING, EXPERTS
@@ -51,36 +53,19 @@ _LEAST = 1e-3  # probability of a label that is scored
 _SEEDS = 2**31
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Rows as learners take them: a data frame, or an array with names."""
+_Rows = AnyArray | nw.DataFrame[IntoDataFrame]
 
-    rows: AnyArray | nw.DataFrame[IntoDataFrame]
-    names: list[str] | None
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def native(self) -> Any:
-        """The rows as their library has them."""
-        return self.rows if isinstance(self.rows, np.ndarray) else self.rows.to_native()
-
-    def select(self, places: Places) -> _Table:
-        """Return the rows at these places, in this order."""
-        rows = self.rows[places] if isinstance(self.rows, np.ndarray) else self.rows[places.tolist()]
-        return _Table(rows, self.names)
-
-    def hashes(self, targets: AnyArray) -> Hashes:
-        """Return a hash of each row and its target."""
-        if isinstance(self.rows, np.ndarray):
-            columns = list(self.rows.T)
-        else:
-            columns = [self.rows.get_column(name).to_numpy() for name in sorted(self.rows.columns)]
-        hashes: Hashes = np.zeros(len(targets), dtype=np.uint64)
-        for column in (targets, *columns):
-            hashes = mix64.py_func(hashes ^ _bits(column))
-        return hashes
+def _hashes(rows: _Rows, targets: AnyArray) -> Hashes:
+    """Return a hash of each row and its target."""
+    if isinstance(rows, np.ndarray):
+        columns = list(rows.T)
+    else:
+        columns = [rows.get_column(name).to_numpy() for name in sorted(rows.columns)]
+    hashes: Hashes = np.zeros(len(targets), dtype=np.uint64)
+    for column in (targets, *columns):
+        hashes = mix64.py_func(hashes ^ _bits(column))
+    return hashes
 
 
 def _bits(column: AnyArray) -> Hashes:
@@ -89,15 +74,16 @@ def _bits(column: AnyArray) -> Hashes:
         numbers = column.astype(np.float64) + 0.0  # −0 is 0
         numbers[np.isnan(numbers)] = np.nan
         return numbers.view(np.uint64)
-    keys = [category_key(type(value).__name__, str(value)) for value in column.tolist()]
-    return np.array(keys, dtype=np.uint64)
+    values = [(type(value).__name__, str(value)) for value in column.tolist()]
+    keys = {value: category_key(*value) for value in set(values)}
+    return np.array([keys[value] for value in values], dtype=np.uint64)
 
 
 @dataclass(frozen=True)
 class _Sample:
     """Rows with their targets, weights and hashes."""
 
-    table: _Table
+    rows: Batch
     targets: AnyArray
     weights: Array
     hashes: Hashes
@@ -105,7 +91,7 @@ class _Sample:
     def select(self, places: Places) -> _Sample:
         """Return the rows at these places, in this order."""
         return _Sample(
-            self.table.select(places), self.targets[places], self.weights[places], self.hashes[places]
+            self.rows.select(places), self.targets[places], self.weights[places], self.hashes[places]
         )
 
     def joined(self) -> _Sample:
@@ -138,15 +124,11 @@ class _Sample:
                 if growth.next > _OPENS * until * len(self.targets):
                     growth.next = np.inf
                 if len(rows.targets):
-                    _learn(learner, rows.table, rows.targets, rows.weights)
+                    learner.learn_many(rows.rows, rows.targets.tolist(), rows.weights)
         learner._teaches = EVERYTHING
 
 
 _Learner = streamk.KernelClassifier | streamk.KernelRegressor
-
-
-def _learn(learner: _Learner, table: _Table, targets: AnyArray, weights: Array) -> None:
-    learner.learn_many(table.native, targets.tolist(), weights, table.names)
 
 
 def _check_targets(X: ArrayLike, y: ArrayLike) -> AnyArray:
@@ -206,12 +188,12 @@ class _KernelEstimator(BaseEstimator):
         """
         if self.passes is not None and self.passes < 1:
             raise ValueError(f"passes={self.passes!r}: passes must be at least 1, or None")
-        table = self._check_rows(X, reset=True)
+        rows = self._check_rows(X, reset=True)
         targets = self._set_targets(_check_targets(X, y))
         weights = self._weigh(targets, _check_weights(X, sample_weight))
         if not weights.any():
             raise ValueError("all sample weights are zero; at least one row must count")
-        sample = _Sample(table, targets, weights, table.hashes(targets)).joined()
+        sample = _Sample(self._batch(rows), targets, weights, _hashes(rows, targets)).joined()
         seed = self._draw_seed()
         learner, made = (self._new_learner(seed), 0) if self.passes else self._try_passes(sample, seed)
         self.n_passes_ = self.passes or made + 1
@@ -223,7 +205,7 @@ class _KernelEstimator(BaseEstimator):
 
     def _partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, weight: object) -> Self:
         first = not hasattr(self, "learner_")
-        table, y = self._check_rows(X, reset=first), _check_targets(X, y)
+        rows, y = self._check_rows(X, reset=first), _check_targets(X, y)
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             passed, known = np.asarray(classes).tolist(), self.classes_.tolist()
             raise ValueError(f"classes={passed!r}: classes are {known} since the first call")
@@ -231,7 +213,7 @@ class _KernelEstimator(BaseEstimator):
         weights = self._weigh(targets, _check_weights(X, weight))
         learner = self._new_learner(self._draw_seed()) if first else self.learner_
         if first or weights.any():
-            _learn(learner, table, targets, weights)
+            learner.learn_many(self._batch(rows), targets.tolist(), weights)
             self._set_learner(learner)
         return self
 
@@ -272,22 +254,30 @@ class _KernelEstimator(BaseEstimator):
         while most > 1 and until <= most and len(test.targets):
             for number in range(until // 2, until):
                 training.shuffled(seed + _SEEDS * number).teach(learner, number, until, False)
-            error = self._error(learner.frozen(), test)
+            with learner.without_labels() as model:
+                error = self._error(model, test)
             if error >= least:
                 break
-            best, made, least, until = copy.deepcopy(learner), until, error, 2 * until
+            made, least, until = until, error, 2 * until
+            best = copy.deepcopy(learner) if made > 1 and until <= most else learner
         return (best, made) if made > 1 else (self._new_learner(seed), 0)
 
-    def _check_rows(self, X: ArrayLike, reset: bool = False) -> _Table:
-        """Return rows that have been checked, a frame or numbers with the names of columns."""
+    def _check_rows(self, X: ArrayLike, reset: bool = False) -> _Rows:
+        """Return rows that have been checked: a frame with the names of columns, or numbers."""
         if not nw.dependencies.is_into_dataframe(X):
-            rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-            return _Table(rows, self._names())
+            finite = "allow-nan"  # columns are selected one by one, so they are contiguous
+            return np.asarray(
+                validate_data(self, X, reset=reset, dtype=np.float64, order="F", ensure_all_finite=finite)
+            )
         validate_data(self, X, reset=reset, skip_check_array=True)
         frame = nw.from_native(X, eager_only=True)
         if not len(frame):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        return _Table(frame.rename(dict(zip(frame.columns, self._names(), strict=True))), None)
+        return frame.rename(dict(zip(frame.columns, self._names(), strict=True)))
+
+    def _batch(self, rows: _Rows) -> Batch:
+        """Return checked rows as learners take them."""
+        return batch(rows, self._names()) if isinstance(rows, np.ndarray) else batch(rows.to_native())
 
     def _names(self) -> list[str]:
         """Return the names of columns; by their places if they had none, or names that are no strings."""
@@ -398,21 +388,18 @@ class KernelClassifier(ClassifierMixin, _KernelEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return probabilities, ``(n, n_classes)``, in the order of ``classes_``."""
         check_is_fitted(self)
-        return self._probabilities(self._model, self._check_rows(X))
+        return self._probabilities(self._model, self._batch(self._check_rows(X)))
 
-    def _probabilities(self, model: streamk.KernelClassifier, table: _Table) -> Array:
+    def _probabilities(self, model: streamk.KernelClassifier, rows: Batch) -> Array:
         if not model.labels:  # no row has counted yet
-            return np.full((len(table), len(self.classes_)), 1.0 / len(self.classes_))
-        answers = model.predict_proba_many(table.native, table.names)
-        out = np.zeros((len(table), len(self.classes_)))
-        out[:, np.array(model.labels, dtype=np.intp)] = (
-            answers if isinstance(answers, np.ndarray) else nw.from_native(answers).to_numpy()
-        )
+            return np.full((len(rows), len(self.classes_)), 1.0 / len(self.classes_))
+        out = np.zeros((len(rows), len(self.classes_)))
+        out[:, np.array(model.labels, dtype=np.intp)] = model.view_array(rows)
         return out
 
     def _error(self, model: streamk.KernelClassifier, test: _Sample) -> float:
         """Return the mean log loss."""
-        likelihoods = self._probabilities(model, test.table)[np.arange(len(test.targets)), test.targets]
+        likelihoods = self._probabilities(model, test.rows)[np.arange(len(test.targets)), test.targets]
         return float(np.average(-np.log(np.maximum(likelihoods, _LEAST)), weights=test.weights))
 
     def _weigh(self, targets: AnyArray, weights: Array) -> Array:
@@ -482,14 +469,11 @@ class KernelRegressor(RegressorMixin, _KernelEstimator):
     def predict(self, X: ArrayLike) -> Array:
         """Return the prediction of every row, ``(n,)``."""
         check_is_fitted(self)
-        return self._predictions(self._model, self._check_rows(X))
-
-    def _predictions(self, model: streamk.KernelRegressor, table: _Table) -> Array:
-        return np.asarray(model.predict_many(table.native, table.names), dtype=np.float64)
+        return self._model.view_array(self._batch(self._check_rows(X)))
 
     def _error(self, model: streamk.KernelRegressor, test: _Sample) -> float:
         """Return the mean squared error."""
-        errors = self._predictions(model, test.table) - test.targets
+        errors = model.view_array(test.rows) - test.targets
         return float(np.average(errors**2, weights=test.weights))
 
     def _set_targets(self, y: AnyArray, classes: ArrayLike | None = None) -> AnyArray:

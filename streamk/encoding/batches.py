@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.arrays import AnyArray
+from streamk.arrays import AnyArray, Places
 from streamk.encoding import names
 from streamk.encoding.fields import Event, check_events, number_names
 from streamk.encoding.inputs import Inputs
@@ -47,8 +47,8 @@ class Batch(Protocol):
         """
         ...
 
-    def part(self, start: int, stop: int) -> Batch:
-        """Return the rows ``start … stop − 1`` as a batch that is yet to be prepared."""
+    def select(self, rows: slice | Places) -> Batch:
+        """Return the rows at these places, in this order, as a batch that is yet to be prepared."""
         ...
 
     def number_names(self, row: int) -> list[str]:
@@ -94,9 +94,11 @@ class EventBatch:
             check_events(self._events, inputs.largest)
         self.complete = active is not None
 
-    def part(self, start: int, stop: int) -> Batch:
-        """Return the rows ``start … stop − 1`` as a batch that is yet to be prepared."""
-        return EventBatch(self._events[start:stop])
+    def select(self, rows: slice | Places) -> Batch:
+        """Return the rows at these places, in this order, as a batch that is yet to be prepared."""
+        if isinstance(rows, slice):
+            return EventBatch(self._events[rows])
+        return EventBatch([self._events[row] for row in rows.tolist()])
 
     def number_names(self, row: int) -> list[str]:
         """Return the names of the numbers that a row has."""
@@ -143,7 +145,7 @@ def portions(rows: Batch, inputs: Inputs, active: Mask) -> Iterator[tuple[slice,
     while start < len(rows):
         stop = len(rows)
         while True:
-            part, before = rows.part(start, stop), len(inputs.numbers)
+            part, before = rows.select(slice(start, stop)), len(inputs.numbers)
             try:
                 part.prepare(inputs, active[start:stop])
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 from river.utils import dataframe
 
-from streamk.arrays import AnyArray, Array
+from streamk.arrays import AnyArray, Array, Places
 from streamk.encoding.batches import Batch, EventBatch, Mask
 from streamk.encoding.calendar_inputs import (
     ELAPSED,
@@ -31,38 +32,43 @@ _PIECE = 4096  # rows checked at once
 
 
 class Column:
-    """One field of a frame: numbers with a mask of those present, or strings of categories (None: missing).
+    """One field of a frame: numbers, or codes of categories.
 
-    ``bare`` is whether it is an input also if numbers are not scaled.
+    Parameters
+    ----------
+    name
+        Its name.
+    numbers
+        ``(n,)``: of any type; those of categories are places in ``values``.
+    present
+        Where it is not missing, None if everywhere; of numbers alone.
+    values
+        The strings of categories, in the order in which they occur; None stands for a missing one.
+    bare
+        Whether it is an input also if numbers are not scaled.
     """
 
     def __init__(
         self,
         name: str,
-        numbers: Any = None,
+        numbers: AnyArray,
         present: Mask | None = None,
-        texts: Any = None,
+        values: list[str | None] | None = None,
         bare: bool = True,
     ):
-        self.name, self.numbers, self.present, self.texts, self.bare = name, numbers, present, texts, bare
+        self.name, self.numbers, self.present, self.values, self.bare = name, numbers, present, values, bare
 
-    def values(self) -> list[object]:
-        """Return what a dict would hold: None where it is missing."""
-        if self.texts is not None:
-            return list(self.texts)
-        if self.present is None:
-            return list(self.numbers.tolist())
-        return [
-            v if there else None
-            for v, there in zip(self.numbers.tolist(), self.present.tolist(), strict=True)
-        ]
+    @classmethod
+    def of_texts(cls, name: str, texts: Sequence[str | None]) -> Column:
+        """Return a column of categories."""
+        codes: dict[str | None, int] = {}
+        numbers = [codes.setdefault(text, len(codes)) for text in texts]
+        return cls(name, np.array(numbers, dtype=np.int64), values=list(codes))
 
-    def part(self, rows: slice) -> Column:
+    def select(self, rows: slice | Places) -> Column:
         """Return the column of these rows."""
-        numbers, present, texts = (
-            None if array is None else array[rows] for array in (self.numbers, self.present, self.texts)
-        )
-        return Column(self.name, numbers, present, texts, self.bare)
+        present = None if self.present is None else self.present[rows]
+        return Column(self.name, self.numbers[rows], present, self.values, self.bare)
 
     def first(self, active: Mask) -> int:
         """Return the first active row where the field is present, −1 if there is none."""
@@ -82,7 +88,7 @@ def of_moments(fields: dict[str, Moments], names: set[str]) -> list[Column]:
 
 
 def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
-    """Return the batch of a frame, an array with ``names``, or a sequence of dicts.
+    """Return the batch of a frame, an array with ``names``, or a sequence of dicts; a batch is itself.
 
     Raises
     ------
@@ -93,6 +99,8 @@ def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
         return _from_array(X, names)
     if names is not None:
         raise ValueError("names= goes with a NumPy array; a frame's columns and a dict's keys are names")
+    if isinstance(X, (FrameBatch, EventBatch)):
+        return X
     if isinstance(X, (list, tuple)):
         return EventBatch(X)
     if nw.dependencies.is_pandas_dataframe(X):
@@ -116,8 +124,8 @@ class FrameBatch:
     complete = False
 
     def __init__(self, columns: list[Column], rows: int, like: Any = None) -> None:
-        numbers = [c for c in columns if c.texts is None]
-        texts = [c for c in columns if c.texts is not None]
+        numbers = [c for c in columns if c.values is None]
+        texts = [c for c in columns if c.values is not None]
         self._numbers = sorted(numbers, key=lambda c: c.name)
         self._texts = sorted(texts, key=lambda c: c.name)
         self._length, self._like = rows, like
@@ -132,10 +140,10 @@ class FrameBatch:
         """Return how many columns there are."""
         return len(self._numbers) + len(self._texts)
 
-    def part(self, start: int, stop: int) -> Batch:
-        """Return the rows ``start … stop − 1`` as a batch that is yet to be prepared."""
-        columns = [column.part(slice(start, stop)) for column in (*self._numbers, *self._texts)]
-        return FrameBatch(columns, stop - start, self._like)
+    def select(self, rows: slice | Places) -> Batch:
+        """Return the rows at these places, in this order, as a batch that is yet to be prepared."""
+        columns = [column.select(rows) for column in (*self._numbers, *self._texts)]
+        return FrameBatch(columns, len(self._known[rows]), self._like)
 
     def number_names(self, row: int) -> list[str]:
         """Return the names of the numbers that a row has."""
@@ -222,9 +230,11 @@ class FrameBatch:
                     gone &= met
                     slots[gone, j], keys[gone, j] = missing(slot), inputs.number_key(column.name, place)
         for j, column in enumerate(self._texts, len(numbers)):
-            name, texts = column.name, column.texts[start:stop]
-            by_text = {t: ABSENT if t is None else inputs.category_key(name, t) for t in dict.fromkeys(texts)}
-            keys[:, j] = [by_text[text] for text in texts]
+            name, values_of = column.name, column.values or []
+            codes, places_of = np.unique(column.numbers[start:stop], return_inverse=True)
+            texts = [values_of[code] for code in codes.tolist()]
+            of_text = [ABSENT if text is None else inputs.category_key(name, text) for text in texts]
+            keys[:, j] = np.array(of_text, dtype=np.uint64)[places_of]
             slots[:, j] = np.where(keys[:, j] == ABSENT, UNSCALED, inputs.category_slot(name))
         return EncodedRows(slots, keys, values)
 
@@ -264,15 +274,14 @@ def _from_array(X: AnyArray, names: Sequence[str] | None) -> Batch:
     texts = [name_of(name) for name in names]
     check_distinct(texts)
     if X.dtype.kind == "b":
-        return FrameBatch(
-            [Column(n, texts=[str(v) for v in X[:, j].tolist()]) for j, n in enumerate(texts)], len(X)
-        )
+        columns = [Column.of_texts(n, list(map(str, X[:, j].tolist()))) for j, n in enumerate(texts)]
+        return FrameBatch(columns, len(X))
     if X.dtype.kind == "M":
         timed = is_timed(np.datetime_data(X.dtype)[0])
         fields = {name: moments_of(name, X[:, j], X[:, j], timed) for j, name in enumerate(texts)}
         return FrameBatch(of_moments(fields, set(texts)), len(X))
     if X.dtype.kind in "iuf":
-        return FrameBatch([Column(n, numbers=X[:, j]) for j, n in enumerate(texts)], len(X))
+        return FrameBatch([Column(n, X[:, j]) for j, n in enumerate(texts)], len(X))
     return _MixedBatch([dict(zip(texts, row, strict=True)) for row in X.tolist()])
 
 
@@ -286,12 +295,13 @@ class _MixedBatch(EventBatch):
 
 
 def _from_frame(frame: nw.DataFrame[IntoDataFrame]) -> Batch:
-    columns, mixed = [], False
+    fields: list[tuple[str, Column | list[object]]] = []
+    mixed = False
     moments: dict[str, nw.Series[IntoSeries]] = {}
     simple = _simple_columns(frame)
     for label in frame.columns:
         if label in simple:
-            columns.append(simple[label])
+            fields.append((simple[label].name, simple[label]))
             continue
         name, column = name_of(label), frame.get_column(label)
         dtype = column.dtype
@@ -299,32 +309,47 @@ def _from_frame(frame: nw.DataFrame[IntoDataFrame]) -> Batch:
         present = ~null if null.any() else None
         if dtype.is_numeric():
             column = column.fill_null(0) if present is not None else column
-            columns.append(Column(name, numbers=column.cast(nw.Float64).to_numpy(), present=present))
+            fields.append((name, Column(name, column.cast(nw.Float64).to_numpy(), present)))
         elif isinstance(dtype, (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Object)):
             values = column.to_list()
             if null.any():
                 values = [None if gone else v for v, gone in zip(values, null, strict=True)]
             kinds = {kind_of(t) for t in set(map(type, values))}
             mixed = mixed or not kinds <= {"category", "missing"}
-            columns.append(Column(name, present=present, texts=values))
+            fields.append((name, values))
         elif isinstance(dtype, (nw.Datetime, nw.Date)):
             moments[name] = column
             # a missing date may have had a time of day in events before
             mixed = mixed or (isinstance(dtype, nw.Date) and present is not None)
         elif column.is_null().all():
-            columns.append(Column(name, present=present, texts=[None] * len(column)))
+            fields.append((name, [None] * len(column)))
         else:
             raise ValueError(f"column {name!r} is of type {dtype}; {_accepted(column)}")
     if mixed:
-        fields = [column.values() for column in columns] + [column.to_list() for column in moments.values()]
-        names = [*(column.name for column in columns), *moments]
+        names = [*(name for name, _ in fields), *moments]
         check_distinct(names)
-        return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)], frame)
-    for field in columns:
-        field.texts = field.texts and [None if v is None else str(v) for v in field.texts]
+        lists = [*(_listed(field) for _, field in fields), *(c.to_list() for c in moments.values())]
+        return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)], frame)
+    columns = [
+        field
+        if isinstance(field, Column)
+        else Column.of_texts(name, [None if value is None else str(value) for value in field])
+        for name, field in fields
+    ]
     times = {name: moments_in(name, column) for name, column in moments.items()}
     columns += of_moments(times, {name_of(label) for label in frame.columns})
     return FrameBatch(columns, len(frame), frame)
+
+
+def _listed(field: Column | list[object]) -> list[object]:
+    """Return what a dict would hold: None where a number is missing."""
+    if not isinstance(field, Column):
+        return field
+    numbers = field.numbers.tolist()
+    if field.values is not None:
+        return list(map(field.values.__getitem__, numbers))
+    there = itertools.repeat(True) if field.present is None else field.present.tolist()
+    return [value if known else None for value, known in zip(numbers, there, strict=False)]
 
 
 def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Hashable, Column]:
@@ -344,7 +369,7 @@ def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Hashable, Column]:
         ]:
             texts = native[label].array.tolist()
             if set(map(type, texts)) == {str}:
-                columns[label] = Column(name_of(label), texts=texts)
+                columns[label] = Column.of_texts(name_of(label), texts)
     else:
         labels = [label for label, kind in frame.schema.items() if kind.is_numeric()]
         if not labels:

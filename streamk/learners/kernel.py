@@ -457,6 +457,18 @@ class _Kernel(StreamingLearner):
         return cast(Array, predictions[0])
 
     @contextmanager
+    def without_labels(self) -> Iterator[Self]:
+        """Return a context with a learner that predicts many rows as :meth:`frozen`: itself, not a copy.
+
+        After few events it is the frozen learner, which may hold none of them.
+        """
+        if self.events < FEW:
+            yield self.frozen()
+        else:
+            with self._stale_experts.alone(self.events):
+                yield self
+
+    @contextmanager
     def _leave_no_trace(self) -> Iterator[None]:
         predicted = self._rehearsal.predicted
         try:
@@ -646,8 +658,8 @@ class _Kernel(StreamingLearner):
                 self._open_block(sections, block)
             self._renew_arguments()
 
-    def _to_parts(self) -> tuple[Json, Arrays]:
-        header, arrays = super()._to_parts()
+    def _to_parts(self, closed: bool = False) -> tuple[Json, Arrays]:
+        header, arrays = super()._to_parts(closed)
         arrays |= self._rehearsal.state_dict() | self._shuffled.state_dict()
         sections = None if self._map is None else self._map.sections
         if sections is not None and not len(sections.sample):  # else they follow from it

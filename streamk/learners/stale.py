@@ -39,7 +39,8 @@ waits for the next copies.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numba import njit
@@ -123,6 +124,16 @@ class StaleExperts:
         """One event in so many is learned; 0 for none."""
         return 0 if self.since < 0.0 else _OFTEN if self.combiner.patient else RARELY
 
+    @contextmanager
+    def alone(self, events: int) -> Iterator[None]:
+        """Return a context in which predictions are those of this combiner alone."""
+        before = self.passed, self._at
+        self.count_unlabelled(_SURE, events)
+        try:
+            yield
+        finally:
+            self.passed, self._at = before
+
     def unlabelled(self, events: int) -> int:
         """Return the number of events without a label since the last of ``events`` learned ones."""
         return self.passed if self._at == events else 0
@@ -180,8 +191,8 @@ class StaleExperts:
         waited, self.since = self.since < 0.0, float(events)
         return waited
 
-    def state_dict(self, live: Live, events: int) -> Arrays:
-        """Return the arrays to store in a model file; none before the first copies."""
+    def state_dict(self, live: Live, events: int, closed: bool = False) -> Arrays:
+        """Return the arrays of a model file: none before the first copies, and no copies if ``closed``."""
         unlabelled = self.unlabelled(events)
         waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
         waiting |= {"stale.sums": self.sums.copy()} if self.sums.any() else {}
@@ -189,7 +200,7 @@ class StaleExperts:
             return waiting
         arrays = waiting | {f"stale.{name}": array for name, array in self.combiner.state_dict().items()}
         arrays["stale.since"] = np.array([self.since])
-        if self.since >= 0.0:
+        if self.since >= 0.0 and not closed:
             for field, array, (_, now) in zip(copied_fields(live), self.arrays, live, strict=True):
                 arrays |= field.stored(array, now if field.by_row else None)
         return arrays

@@ -728,7 +728,7 @@ class StreamingLearner(Learner):
         It predicts the same, is half the size or less, and can continue learning from the average; an open
         block is then opened again.
         """
-        header, arrays = self._to_parts()
+        header, arrays = self._to_parts(closed=True)
         if self.average:
             header["parameters"] = {**header["parameters"], "average": False}
             for k, expert in enumerate(self._experts):
@@ -741,7 +741,7 @@ class StreamingLearner(Learner):
         It is as small as its coefficients. If it continues learning, it opens the block again and starts from
         the present coefficients.
         """
-        return self._copied(*self._to_parts())
+        return self._copied(*self._to_parts(closed=True))
 
     def frozen(self) -> Self:
         """Return the model to deploy where no labels come: it predicts, and does not learn.
@@ -775,7 +775,8 @@ class StreamingLearner(Learner):
         if self._is_frozen:
             raise ValueError("the learner is frozen; let the learner learn that frozen() was called on")
 
-    def _to_parts(self) -> tuple[Json, Arrays]:
+    def _to_parts(self, closed: bool = False) -> tuple[Json, Arrays]:
+        """Return the header and the arrays of a model file; without those that :meth:`closed` drops."""
         arrays = {f"codec.{name}": array for name, array in self._codec.state_dict().items()}
         arrays |= self._combiner.state_dict()
         if self._map is not None:
@@ -784,7 +785,7 @@ class StreamingLearner(Learner):
             for k, expert in enumerate(self._experts):
                 arrays |= {f"expert{k}.{name}": array for name, array in expert.state_dict().items()}
             if self._stale is not None and not self._is_frozen:  # which has their weights already
-                arrays |= self._stale.state_dict(self._coefficients(), self.events)
+                arrays |= self._stale.state_dict(self._coefficients(), self.events, closed)
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),

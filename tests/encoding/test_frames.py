@@ -61,6 +61,18 @@ def test_a_frame_is_its_dicts(kind, directions):
         assert content(rows, i) == content(row, 0)
 
 
+@pytest.mark.parametrize("rows", [ROWS, [{**ROWS[0], "a": "two"}, *ROWS[1:]]], ids=["typed", "mixed"])
+@pytest.mark.parametrize("make", [pd.DataFrame, list])
+def test_selected_rows_are_those_of_the_frame(make, rows):
+    whole = batch(make(rows))
+    assert batch(whole) is whole
+    for part in (np.array([2, 0, 0]), slice(1, 3)):
+        chosen = [rows[k] for k in np.arange(3)[part]]
+        (_, ours), (_, theirs) = learned(whole.select(part)), learned(make(chosen))
+        for i in range(len(chosen)):
+            assert content(ours, i) == content(theirs, i)
+
+
 @pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("first", [0, 1, 2])  # that is learned; statistics tell which numbers were known
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])

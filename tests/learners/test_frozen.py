@@ -36,6 +36,18 @@ def test_a_frozen_classifier_is_as_sure_as_it_is_right():
     assert losses["frozen"] < 0.66 < losses["live"] - 0.1, losses  # log 2 is .69
 
 
+@pytest.mark.parametrize("cls", [streamk.KernelClassifier, streamk.KernelRegressor])
+@pytest.mark.parametrize("events", [200, 3000])
+def test_a_learner_without_labels_predicts_as_the_frozen_one(cls, events):
+    """To the bit, and is the same afterwards."""
+    learner, z = learned(cls, events, neighbours=False), drifting(300, seed=1)[0]
+    before, of_next = learner.to_bytes(), learner.view_array(z[:9], NAMES)
+    with learner.without_labels() as model:
+        np.testing.assert_array_equal(model.view_array(z, NAMES), learner.frozen().view_array(z, NAMES))
+    assert learner.to_bytes() == before
+    np.testing.assert_array_equal(learner.view_array(z[:9], NAMES), of_next)
+
+
 def test_a_frozen_regressor_uses_the_inputs_and_has_honest_intervals():
     """In the mean over twelve moments, since what came last is different at each."""
     learner = learned(streamk.KernelRegressor, 5000)
