@@ -3,7 +3,8 @@
 Experts learn targets standardised and clipped, so a single extreme target does little harm, and scales adapt
 to a new level over tens of events. If a meter fails, or a level falls by fifty deviations and stays for a
 day, no expert can predict it. So targets at least six deviations off, in a row and on the same side, are
-counted. From the second on, the last one is the prediction until a target is in range again. Experts, their
+counted. From the second on, the last one is the prediction until a target is in range again. Inputs may
+explain large targets: one that the experts predicted to a quarter takes one from the count. Experts, their
 weights and scales learn as before.
 
 With labels that come ``D`` events late, ``2 + D`` targets in a row are required.
@@ -24,6 +25,7 @@ from streamk.state import Field, Stateful
 
 IN_A_ROW = 2
 _FAR = 6.0  # deviations
+_EXPLAINED = 0.25  # of a target, that a prediction may miss
 _KNOWN_WELL = 16.0  # events that a scale needs before a target can be out of range
 _RUN, _LAST = 0, 1
 
@@ -82,11 +84,12 @@ def last_target(shift):
 
 
 @njit(**INNER)
-def watch(shift, target, aim, events):
-    """Count a target, which experts see as ``aim``, after ``events`` events."""
+def watch(shift, target, off, predicted, events):
+    """Count a target, so many deviations ``off`` where ``predicted`` were, after ``events`` events."""
     state = shift.state
-    if abs(aim) < _FAR or events < _KNOWN_WELL:
+    run = abs(state[_RUN]) if state[_RUN] * off > 0.0 else 0.0
+    run = max(run - 1.0, 0.0) if abs(off - predicted) <= _EXPLAINED * abs(off) else run + 1.0
+    if abs(off) < _FAR or events < _KNOWN_WELL or run == 0.0:
         state[_RUN] = state[_LAST] = 0.0
     else:
-        before = state[_RUN] if state[_RUN] * aim > 0.0 else 0.0
-        state[_RUN], state[_LAST] = before + np.sign(aim), min(max(target, -LARGEST), LARGEST)
+        state[_RUN], state[_LAST] = np.sign(off) * run, min(max(target, -LARGEST), LARGEST)

@@ -21,11 +21,11 @@ set gave to the label. For numbers, sets, single experts and the mean target hav
 
     exp(−½ (((f + g)/2 − z)² − (f − z)²)/mean (f − z)²)
 
-where ``f`` is the mean of all predictions by their shares, and ``g`` is one of them: what counts is what it
-adds to the others. The quotient is clipped to between −1 and 25, so that one unusual target hardly raises a
-share. After every event the shares move by a thousandth towards the initial ones, so that none vanishes
-(Herbster and Warmuth 1998). These are equal, but the mean target has a fifth. The squared error of every
-expert is tracked, too.
+where ``f`` is the mean of predictions by their shares, without those of less than a two-hundredth of the
+largest, and ``g`` is one of them: what counts is what it adds to the others. The quotient is clipped to
+between −1 and 25, so that one unusual target hardly raises a share. After every event the shares move by a
+thousandth towards the initial ones, so that none vanishes (Herbster and Warmuth 1998). These are equal, but
+the mean target has a fifth. The squared error of every expert is tracked, too.
 
 An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
 by the weight in units of the mean weight.
@@ -33,7 +33,7 @@ by the weight in units of the mean weight.
 Experts and weights learn a target as if it were at most 12 deviations from its prediction, so that a wrong
 one does little harm, and large ones that inputs explain are learned in a few steps. Outputs are clipped to
 ±12 deviations, too, or to the farthest target so far while that makes the sum of recent squared errors
-smaller: what no input explains should not be predicted.
+smaller: what no input explains should not be predicted. There, no event counts for more than one error of 12.
 
 If errors have heavy tails on both sides (:mod:`streamk.learners.tails`), a target is learned as if it were at
 most ``reach`` = 2 mean absolute errors off: the residuals of Huber (1964). Intervals learn the unchanged
@@ -107,6 +107,7 @@ _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eige
 _REACH = 2.0  # mean absolute errors
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
+_FEW = 0.005  # of the largest share, below which a prediction counts nothing
 _REMEMBERED = 0.999  # of what far outputs have gained
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
 _ERROR = 0  # place in a running mean
@@ -239,10 +240,13 @@ def _number(combiner, s, outputs, clip):
 @njit(**INNER)
 def _fill_numbers(combiner, outputs, clip, numbers):
     """Fill ``numbers`` with a prediction for each share, their mean by shares, and the combined one."""
-    predicted = 0.0
+    predicted, total, least = 0.0, 0.0, _FEW * combiner.shares.max()
     for s in range(combiner.shares.shape[0]):
         numbers[s] = _number(combiner, s, outputs, clip)
-        predicted += combiner.shares[s] * numbers[s]
+        if combiner.shares[s] >= least:
+            predicted += combiner.shares[s] * numbers[s]
+            total += combiner.shares[s]
+    predicted /= total
     numbers[_BY_SHARES] = numbers[-1] = predicted
     if combiner.compared.shape[0] > 0 and combiner.compared[COMPARED] > 0.0:
         part = part_in(combiner.compared, _FIRST_PART, _BEFORE)
@@ -266,6 +270,7 @@ def _compare_clips(combiner, coding, outputs, aim):
             far += combiner.shares[s] * _number(combiner, s, outputs, reach)
         if near != far:
             gain = (near - aim) ** 2 - (far - aim) ** 2
+            gain = min(max(gain, -(WIDE_CLIP**2)), WIDE_CLIP**2)
             combiner.evidence[0] = _REMEMBERED * combiner.evidence[0] + gain
 
 
@@ -332,18 +337,18 @@ def _adapt_numbers(combiner, earlier, coding, outputs, scratch, combined, goal):
     target, weight = goal
     aim = aim_of(coding, target)
     prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
+    last, off = unclipped(coding, last_target(combiner.level_shift)), unclipped(coding, target)
     again = weight < 0.0
     if again:
         weight = -weight
     elif is_shifted(combiner.level_shift):
-        last, actual = unclipped(coding, last_target(combiner.level_shift)), unclipped(coding, target)
-        follow(combiner.intervals, earlier.intervals, last, size, actual, weight)
+        follow(combiner.intervals, earlier.intervals, last, size, off, weight)
     else:
         follow(combiner.intervals, earlier.intervals, prediction, size, aim, weight)
     limited = _limited(combiner, coding, prediction, target, _reach(combiner))
     if combiner.reach[_LIMIT] != np.inf:
-        target, aim = limited, aim_of(coding, limited)
-    watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
+        target, aim, off = limited, aim_of(coding, limited), unclipped(coding, limited)
+    watch(combiner.level_shift, target, off, prediction, coding.counts[EVENTS])
     if is_learned(coding, limited):
         clip = _clip(combiner, coding)
         _compare_clips(combiner, coding, outputs, aim)

@@ -13,10 +13,10 @@ AIMS = st.lists(st.sampled_from([-6.0, -6.0, 6.0, 6.0, -5.9, 5.9]), min_size=3, 
 
 
 @njit
-def watched(shift, targets, aims, first, said):
+def watched(shift, targets, aims, predicted, first, said):
     for i in range(aims.size):
         said[i] = last_target(shift) if is_shifted(shift) else np.nan
-        watch(shift, targets[i], aims[i], first + i)
+        watch(shift, targets[i], aims[i], predicted[i], first + i)
 
 
 @settings(max_examples=500)
@@ -25,11 +25,34 @@ def test_after_a_run_of_out_of_range_targets_on_one_side_the_last_is_predicted(a
     targets, said = 100.0 * np.arange(1, len(aims) + 1), np.empty(len(aims))
     shift = LevelShift()
     shift.set_delay(delay)
-    watched(shift.record, targets, np.array(aims, dtype=float), float(first), said)
+    watched(shift.record, targets, np.array(aims, dtype=float), np.zeros(len(aims)), float(first), said)
     for i, found in enumerate(said):
         last = aims[max(0, i - 2 - delay, 16 - first) : i]
         shift = len(last) == 2 + delay and (set(last) == {6.0} or set(last) == {-6.0})
         assert found == targets[i - 1] if shift else np.isnan(found)
+
+
+def test_targets_that_were_predicted_do_not_count():
+    """They count as one less, so a long run ends if the experts follow, and not at once."""
+    off = np.array([7.0, 9.0, 8.0, 8.0, 8.0, 9.0, 9.0, 9.0])
+    predicted = np.array([0.0, 6.8, 0.0, 5.9, 0.0, 11.2, 6.8, 9.0])
+    said = np.empty(len(off))
+    watched(LevelShift().record, off, off, predicted, 100.0, said)
+    assert np.isfinite(said).tolist() == [False] * 4 + [True] * 3 + [False], said
+
+
+def test_large_targets_that_inputs_explain_are_no_shift():
+    rng = np.random.default_rng(0)
+    flags = rng.integers(0, 150, size=4000) == 0
+    flags[1:] |= flags[:-1]  # two in a row
+    ys = np.where(flags, 1000.0 + 50.0 * rng.normal(size=4000), rng.normal(size=4000))
+    xs = [
+        {"flag": float(flag), "a": a} for flag, a in zip(flags, rng.normal(size=4000).tolist(), strict=True)
+    ]
+    said = np.array(streamk.KernelRegressor(features=768, seed=1).predict_learn_many(xs, ys.tolist()))
+    after = np.flatnonzero(~flags[2000:] & flags[1999:-1]) + 2000
+    assert len(after) > 10
+    assert np.abs(said[after]).max() < 300.0
 
 
 def stream(n=400, level=50.0, seed=0):

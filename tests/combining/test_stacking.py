@@ -123,6 +123,11 @@ def test_classes(delay, groups):
     np.testing.assert_allclose(made.losses, losses, rtol=1e-4)
 
 
+def _mean_of_many(shares, numbers):
+    many = shares * (shares >= 0.005 * shares.max())
+    return many @ numbers / many.sum()
+
+
 def replay_numbers(outputs, targets, delay):
     experts = outputs.shape[1]
     weights = [np.full(experts, 1.0 / experts)] * 3
@@ -131,10 +136,10 @@ def replay_numbers(outputs, targets, delay):
     shares, mean, said = initial, 0.0, []
     for n, (s, z) in enumerate(zip(np.clip(outputs, -12.0, 12.0), targets, strict=True), 1):
         all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in weights), *s, 0.0])
-        said.append(shares @ all_of_them)
+        said.append(_mean_of_many(shares, all_of_them))
         before = past[-1 - delay if delay < len(past) else 0]
         all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in before), *s, 0.0])
-        combined, pace = shares @ all_of_them, 0.5 / np.sqrt(1 + delay)
+        combined, pace = _mean_of_many(shares, all_of_them), 0.5 / np.sqrt(1 + delay)
         mean += max(1 / n, 1e-3) * ((combined - z) ** 2 - mean)
         worse = (((combined + all_of_them) / 2 - z) ** 2 - (combined - z) ** 2) / mean
         shares = shares * np.exp(-pace * np.clip(worse, -1.0, 25.0))
@@ -333,6 +338,17 @@ def test_outputs_go_far_only_while_that_makes_errors_smaller(explained):
     fresh.evidence[:] = made.evidence
     predict(fresh, code, np.full((2, 2, 1), 30.0, dtype=np.float32), out)
     assert out[0] == pytest.approx(0.8 * (30.0 if explained else 12.0))  # the mean target has a fifth
+
+
+def test_one_far_mistake_does_not_decide_how_far_outputs_go():
+    """Experts once say 5,000 deviations, and then rightly 30."""
+    made, statistics = Stacking(2, False), np.array([[100.0, 0.0, 100.0, 5000.0, 0, 0, 0, 0, 0, 0]])
+    code, out, memory = coding(1, False)._replace(target=statistics), np.zeros(1), Memory(made, 0)
+    for z, f in [(0.0, 5000.0), *[(30.0, 30.0), (0.0, 0.0)] * 10]:
+        outputs = np.full((2, 2, 1), f, dtype=np.float32)
+        predict(made, code, outputs, out)
+        memory.learn(code, outputs, z)
+    assert made.evidence[0] > 0.0
 
 
 @pytest.mark.parametrize("classes", [True, False])
