@@ -107,7 +107,7 @@ _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eige
 _REACH = 2.0  # mean absolute errors
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
-_FEW = 0.005  # of the largest share, below which a prediction counts nothing
+_FEW = 0.005  # of the largest share
 _REMEMBERED = 0.999  # of what far outputs have gained
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
 _ERROR = 0  # place in a running mean
@@ -240,17 +240,24 @@ def _number(combiner, s, outputs, clip):
 @njit(**INNER)
 def _fill_numbers(combiner, outputs, clip, numbers):
     """Fill ``numbers`` with a prediction for each share, their mean by shares, and the combined one."""
-    predicted, total, least = 0.0, 0.0, _FEW * combiner.shares.max()
     for s in range(combiner.shares.shape[0]):
         numbers[s] = _number(combiner, s, outputs, clip)
-        if combiner.shares[s] >= least:
-            predicted += combiner.shares[s] * numbers[s]
-            total += combiner.shares[s]
-    predicted /= total
-    numbers[_BY_SHARES] = numbers[-1] = predicted
+    numbers[_BY_SHARES] = numbers[-1] = _mean_by_shares(combiner.shares, numbers, 0.0)
     if combiner.compared.shape[0] > 0 and combiner.compared[COMPARED] > 0.0:
         part = part_in(combiner.compared, _FIRST_PART, _BEFORE)
-        numbers[-1] += part * (numbers[_PATIENT] - predicted)
+        numbers[-1] = _mean_by_shares(combiner.shares, numbers, part)
+
+
+@njit(**INNER)
+def _mean_by_shares(shares, numbers, part):
+    """Return the mean of predictions; ``part`` of the whole is the share of the patient set."""
+    largest, mean, total = max((1.0 - part) * shares.max(), part), 0.0, 0.0
+    for s in range(shares.shape[0]):
+        share = (1.0 - part) * shares[s] + (part if s == _PATIENT else 0.0)
+        weight = share * share / (share + _FEW * largest)
+        mean += weight * numbers[s]
+        total += weight
+    return mean / total
 
 
 @njit(**INNER)

@@ -28,7 +28,7 @@ from streamk.encoding.label_history import HELD, NOW
 from streamk.encoding.label_history import MEAN as MEAN_LABELS
 from streamk.encoding.labels import Label
 from streamk.encoding.rows import EncodedRows
-from streamk.encoding.scaling import MEAN, spread
+from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
 from streamk.encoding.seen import SeenValues
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
@@ -44,6 +44,7 @@ from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.earlier import with_rows
 from streamk.learners.few_events import FEW, FewEvents, LabelsSoFar
+from streamk.learners.level import Level
 from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on, rules_of, saturated_among
 from streamk.learners.regressor import Regressor
@@ -115,7 +116,7 @@ class _Kernel(StreamingLearner):
             self._codec.target = target  # an expert of logarithms refers to it
         self._stale = StaleExperts(count, self.classifies, logits, groups)
         self._rehearsal, self._shuffled, self._time_like = Rehearsal(), Shuffled(), TimeLike()
-        self._few_events = FewEvents()
+        self._few_events, self._level = FewEvents(), Level()
         self._both = -1, np.zeros((2, 0))  # number of an encoding, and predictions by both combiners
         self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
@@ -287,6 +288,11 @@ class _Kernel(StreamingLearner):
             self._shuffled.store(self._latest_shuffled if rehearsal.in_parts else NONE)
         before = rehearsal.rehearses, rehearsal.lateness > 0
         rehearsal.label_comes(predicted, self._values)
+        if not rehearsal.lateness:
+            self._level.forget()
+        elif predicted and not self.classifies:
+            middle, reach = self._codec.target[0, MEAN], WIDE_CLIP * spread(self._codec.target, 0)
+            self._level.begin(float(middle - reach), float(middle + reach))
         if (rehearsal.rehearses, rehearsal.lateness > 0) != before:
             self._follow_lateness()
             self._stale_experts.begin_parts()
@@ -320,6 +326,7 @@ class _Kernel(StreamingLearner):
             return
         rows, goal = self._encode_learned(x), np.array([[target], [weight]])
         self._label_comes(count)
+        self._level.learn(goal[0])
         made = self._ready(rows, outputs)
         for part, goals in self._rehearse(rows, goal) if rehearsal.samples else [(rows, goal)]:
             self._handles_of(made).predicted = None  # its inputs may be others now
@@ -336,6 +343,7 @@ class _Kernel(StreamingLearner):
         rehearsal.no_label_comes(0 if wanted else int(without[:first].sum()))
         if first < len(learned):
             self._label_comes(1 if wanted else rehearsal.predicted)
+            self._level.learn(goal[0, learned & ~without])
         out = super()._learn_batch(rows, goal, outputs, wanted)
         if late is not None:
             out[: first + 1] = padded(late, out[: first + 1].shape)
@@ -445,7 +453,10 @@ class _Kernel(StreamingLearner):
         alone = stale.passed and stale.unlabelled(self.events) > TRUSTED
         if self._map is None or not (alone or self._has_few_events):
             if not rehearsal.rehearses and not (self._is_frozen and len(self._look().last)):
-                return super()._predict_event(x, out)
+                predicted = super()._predict_event(x, out)
+                if predicted is not None and rehearsal.in_parts:
+                    self._note(predicted[None], np.zeros(1))
+                return predicted
             if self._answers_by_both and out is None and not (rehearsal.lateness or self._is_frozen):
                 first, second = self._answers(x)
                 between: Array = first + stale.part * (second - first)
@@ -454,6 +465,7 @@ class _Kernel(StreamingLearner):
         predictions = np.empty((1, self._outputs)) if out is None else out
         predictions[:] = 0.0
         self._predict_rows(rows, predictions)
+        self._note(predictions, self._shares(1))
         return cast(Array, predictions[0])
 
     @contextmanager
@@ -470,11 +482,11 @@ class _Kernel(StreamingLearner):
 
     @contextmanager
     def _leave_no_trace(self) -> Iterator[None]:
-        predicted = self._rehearsal.predicted
+        predicted, since = self._rehearsal.predicted, self._level.since.copy()
         try:
             yield
         finally:
-            self._rehearsal.predicted = predicted
+            self._rehearsal.predicted, self._level.since = predicted, since
 
     def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
         self._rehearsal.predicted += len(rows)
@@ -486,6 +498,13 @@ class _Kernel(StreamingLearner):
         if not self._is_frozen:
             shares[self._look().are_away(rows, self._codec.statistics)] = 1.0
         self._predict_rows(rows, out, first, shares)
+        self._note(out, shares)
+
+    def _note(self, out: Array, shares: Array) -> None:
+        """Note what was predicted without the correction, where labels of numbers come in parts."""
+        rehearsal = self._rehearsal
+        if (rehearsal.in_parts or rehearsal.lateness) and not (self._is_frozen or self.classifies):
+            self._level.predict(out[:, 0] - shares * self._level.correction)
 
     def _shares(self, rows: int, first: int = 0) -> Array:
         """Return the part of the combiner of stale experts in predictions of rows from ``first`` on."""
@@ -532,6 +551,8 @@ class _Kernel(StreamingLearner):
             for which, encoded in ((recent, rows), (~recent, still)):
                 if (places := np.flatnonzero(which)).size:
                     out[places] = self._with_few(encoded.select(places), recent[places], out[places])
+        if correction := self._level.correction:
+            out[:, 0] += correction * (1.0 if self._is_frozen else shares)
 
     def _average(self, rows: EncodedRows, out: Array) -> Array:
         """Give the shuffled learner its share in predictions ``(n, K)``, if there is one; return them."""
@@ -573,7 +594,9 @@ class _Kernel(StreamingLearner):
     def _look(self) -> TimeLike:
         """Return the time-like numbers so far."""
         if self._map is not None and self._map.sections is not None:
-            self._time_like.look(self._map.sections.sample, self._codec.inputs, self.events)
+            target = None if self.classifies else self._codec.target
+            self._time_like.look(self._map.sections.sample, self._codec.inputs, target, self.events)
+        self._level.persists = self._time_like.target
         return self._time_like
 
     @property
@@ -660,7 +683,7 @@ class _Kernel(StreamingLearner):
 
     def _to_parts(self, closed: bool = False) -> tuple[Json, Arrays]:
         header, arrays = super()._to_parts(closed)
-        arrays |= self._rehearsal.state_dict() | self._shuffled.state_dict()
+        arrays |= self._rehearsal.state_dict() | self._shuffled.state_dict() | self._level.state_dict()
         sections = None if self._map is None else self._map.sections
         if sections is not None and not len(sections.sample):  # else they follow from it
             arrays |= self._time_like.state_dict()
@@ -682,6 +705,7 @@ class _Kernel(StreamingLearner):
         self._time_like.load_state_dict(arrays, inputs.slots)
         rehearsal.load_state_dict(arrays, header["seed"], inputs.slots, inputs.largest, closed)
         self._shuffled.load_state_dict(arrays, self)
+        self._level.load_state_dict(arrays)
         self._follow_lateness()
         if rehearsal.reservoir is not None:
             self._check_labels(rehearsal.reservoir.rows()[1][0].tolist())
@@ -836,7 +860,7 @@ class KernelRegressor(_Kernel, Regressor):
     >>> import streamk
     >>> learner = streamk.KernelRegressor(seed=7)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
-    MAE: 0.19333
+    MAE: 0.193509
     >>> x, y = next(iter(datasets.TrumpApproval()))
     >>> interval = learner.predict_interval_one(x, level=0.8)
     >>> interval.lower < learner.predict_one(x) < interval.upper

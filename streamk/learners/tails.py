@@ -162,7 +162,9 @@ def _restart(learner: _Kernel, rows: EncodedRows, goal: Array) -> None:
     again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
     codec.__dict__.update(again.__dict__)
     learner._waiting.exchange(list(range(len(learner._experts))), learner.events)
-    stays = {name: learner.__dict__[name] for name in ("_codec", "_rehearsal", "_shuffled", "_waiting")}
+    stays = {
+        name: learner.__dict__[name] for name in ("_codec", "_rehearsal", "_shuffled", "_level", "_waiting")
+    }
     learner.__dict__.update({**fresh.__dict__, **stays})
     inputs.samples = learner._map.sections.sample, learner._rehearsal, learner._shuffled
     learner._follow_lateness()

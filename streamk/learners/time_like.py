@@ -41,17 +41,23 @@ class TimeLike:
     ----------
     last
         Their slots and last values, ``(n, 2)``, when :meth:`look` was called.
+    target
+        Whether the number to predict was time-like then.
     """
 
     def __init__(self) -> None:
         self.last: Array = np.zeros((0, 2))
-        self._events = -1
+        self.target, self._events = False, -1
 
-    def look(self, sample: EventSample, inputs: Inputs, events: int) -> None:
-        """Find time-like numbers after so many events, in a sample of the last ones, if there are any."""
+    def look(self, sample: EventSample, inputs: Inputs, target: Array | None, events: int) -> None:
+        """Find time-like numbers after so many events, in a sample of the last ones, if there are any.
+
+        ``target`` are the statistics of the number to predict, ``(1, n)``; None for classes.
+        """
         if len(sample) and events != self._events:
             self._events, values = events, _last_values(sample, inputs, events)
             self.last = np.array([*values.items()]).reshape(-1, 2)
+            self.target = target is not None and _is_time_like(sample, target, events)
 
     def steady(self, rows: EncodedRows, statistics: Array | None) -> EncodedRows:
         """Return rows whose time-like numbers have their last values, or with ``statistics`` their means."""
@@ -79,11 +85,15 @@ class TimeLike:
         return without_nan(EncodedRows(rows.slots, rows.keys, values))
 
     def state_dict(self) -> Arrays:
-        """Return the array to store in a model file, if there are time-like numbers."""
-        return {"time_like.last": self.last} if len(self.last) else {}
+        """Return the arrays to store in a model file, if there are time-like numbers."""
+        target = {"time_like.target": np.ones(1, dtype=np.int64)} if self.target else {}
+        return target | ({"time_like.last": self.last} if len(self.last) else {})
 
     def load_state_dict(self, arrays: Arrays, slots: int) -> None:
         """Load the array of a model file with so many slots; raise a ValueError if it is impossible."""
+        self.target = "time_like.target" in arrays
+        if self.target and typed(arrays, "time_like.target", np.int64, (1,))[0] != 1:
+            raise ValueError("its time-like target is impossible")
         if "time_like.last" in arrays:
             last = typed(arrays, "time_like.last", np.float64, (len(arrays["time_like.last"]), 2))
             if not (np.isin(last[:, 0], np.arange(slots)) & (abs(last[:, 1]) <= LARGEST)).all():
@@ -109,14 +119,30 @@ def _last_values(sample: EventSample, inputs: Inputs, events: int) -> dict[int, 
             continue
         last, width = latest[slot], math.sqrt(12.0) * float(spread(inputs.statistics, slot))
         slope = events * float(both[column] / times[column])
-        moved = math.copysign(2.0, slope) * (last - inputs.statistics[slot, MEAN])
-        if _LEAST * width < min(abs(slope), moved) <= max(abs(slope), moved) < _MOST * width:
+        if _is_uniform(slope, last - inputs.statistics[slot, MEAN], width):
             field, steady[slot] = names[slot].removesuffix(ELAPSED), last
             if field != names[slot]:
                 parts = [f"{field}{part}" for part, period in PERIODS.items() if width < period]
                 circles = [inputs.numbers.get(part + axis, -1) for part in parts for axis in (".sin", ".cos")]
                 steady |= {slot: latest[slot] for slot in circles if slot in latest and slot >= 0}
     return steady
+
+
+def _is_time_like(sample: EventSample, target: Array, events: int) -> bool:
+    """Return whether the targets of a sample are."""
+    ago = np.arange(0, len(sample), max(len(sample) // _COMPARED, 1))
+    values = sample.record.goal[0, sample.latest(events)[ago]]
+    counts, both, times, squares = (array[0] for array in _sums_of_squares(-ago, values[:, None]))
+    if counts < _FEWEST or both**2 <= _LINEAR**2 * times * squares:
+        return False
+    slope, width = events * float(both / times), math.sqrt(12.0) * float(spread(target, 0))
+    return _is_uniform(slope, float(values[0] - target[0, MEAN]), width)
+
+
+def _is_uniform(slope: float, last: float, width: float) -> bool:
+    """Return whether slope, last deviation and width are roughly those of a constant slope."""
+    moved = math.copysign(2.0, slope) * last
+    return _LEAST * width < min(abs(slope), moved) <= max(abs(slope), moved) < _MOST * width
 
 
 def _sums_of_squares(times: Integers, values: Array) -> tuple[Integers, Array, Array, Array]:

@@ -123,9 +123,9 @@ def test_classes(delay, groups):
     np.testing.assert_allclose(made.losses, losses, rtol=1e-4)
 
 
-def _mean_of_many(shares, numbers):
-    many = shares * (shares >= 0.005 * shares.max())
-    return many @ numbers / many.sum()
+def _mean_by_shares(shares, numbers):
+    weights = shares**2 / (shares + 0.005 * shares.max())
+    return weights @ numbers / weights.sum()
 
 
 def replay_numbers(outputs, targets, delay):
@@ -136,10 +136,10 @@ def replay_numbers(outputs, targets, delay):
     shares, mean, said = initial, 0.0, []
     for n, (s, z) in enumerate(zip(np.clip(outputs, -12.0, 12.0), targets, strict=True), 1):
         all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in weights), *s, 0.0])
-        said.append(_mean_of_many(shares, all_of_them))
+        said.append(_mean_by_shares(shares, all_of_them))
         before = past[-1 - delay if delay < len(past) else 0]
         all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in before), *s, 0.0])
-        combined, pace = _mean_of_many(shares, all_of_them), 0.5 / np.sqrt(1 + delay)
+        combined, pace = _mean_by_shares(shares, all_of_them), 0.5 / np.sqrt(1 + delay)
         mean += max(1 / n, 1e-3) * ((combined - z) ** 2 - mean)
         worse = (((combined + all_of_them) / 2 - z) ** 2 - (combined - z) ** 2) / mean
         shares = shares * np.exp(-pace * np.clip(worse, -1.0, 25.0))
@@ -337,7 +337,8 @@ def test_outputs_go_far_only_while_that_makes_errors_smaller(explained):
     fresh = Stacking(2, False)
     fresh.evidence[:] = made.evidence
     predict(fresh, code, np.full((2, 2, 1), 30.0, dtype=np.float32), out)
-    assert out[0] == pytest.approx(0.8 * (30.0 if explained else 12.0))  # the mean target has a fifth
+    farthest = np.where(np.arange(len(fresh.shares)) < 5, 30.0 if explained else 12.0, 0.0)
+    assert out[0] == pytest.approx(_mean_by_shares(fresh.shares, farthest))
 
 
 def test_one_far_mistake_does_not_decide_how_far_outputs_go():
@@ -402,13 +403,15 @@ def test_a_patient_set_is_as_large_a_part_as_was_best_so_far(weight):
     made, out, far, A = patient(), np.zeros(1), 0, 10.0 * np.eye(3)
     for s, z in zip(outputs.astype(np.float32).astype(float), targets, strict=True):
         sets, sums, shares = made.weights @ s, made.compared.copy(), made.shares.copy()
-        f, g, part, before = shares @ [*sets, *s, 0.0], sets[1], 0.0, made.weights[1].copy()
+        said = np.array([*sets, *s, 0.0])
+        f, g, part, before = _mean_by_shares(shares, said), sets[1], 0.0, made.weights[1].copy()
         if sums[2]:
             m = sums[1] / sums[2]
             part = min(max((sums[0] + 30.0 * m) / (sums[1] + 100.0 * m), 0.0), 1.0)
         both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
         predict(made, coding(1, False), both, out)
-        assert out[0] == pytest.approx(f + part * (g - f), abs=1e-9)
+        both_parts = (1.0 - part) * shares + part * (np.arange(len(shares)) == 1)
+        assert out[0] == pytest.approx(_mean_by_shares(both_parts, said), abs=1e-9)
         learn(made, coding(1, False), both, z, weight=weight)
         z = np.clip(z, out[0] - 12.0, out[0] + 12.0)
         more = np.array([(g - f) * np.clip(z - f, -3.0, 3.0), (g - f) ** 2, 1.0])

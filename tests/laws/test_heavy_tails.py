@@ -115,11 +115,15 @@ def test_lognormal_inputs_are_learned_almost_as_well_as_their_logarithms():
 
 @pytest.mark.parametrize("draw", [cauchy, lambda rng, n: rng.standard_t(2, n)])
 def test_the_mean_is_learned_from_targets_with_heavy_tails(draw):
-    z, clean, y = noisy(6000, draw)
-    model = streamk.KernelRegressor(features=768, seed=3)
-    found = model.predict_learn_many(z, y, names=ABC)
-    assert model.summary()["robust"]
-    assert explained(clean[4000:], found[4000:]) > 0.85
+    """They are noticed in most of five streams; with t(2), whether they are in one depends on chance."""
+    noticed = []
+    for seed in range(7, 12):
+        z, clean, y = noisy(6000, draw, seed)
+        model = streamk.KernelRegressor(features=768, seed=3)
+        found = model.predict_learn_many(z, y, names=ABC)
+        noticed.append(model.summary()["robust"])
+        assert explained(clean[4000:], found[4000:]) > 0.85
+    assert sum(noticed) >= 4
 
 
 def test_the_mean_of_targets_with_one_heavy_tail_is_not_moved():
