@@ -254,7 +254,7 @@ class _KernelEstimator(BaseEstimator):
         while most > 1 and until <= most and len(test.targets):
             for number in range(until // 2, until):
                 training.shuffled(seed + _SEEDS * number).teach(learner, number, until, False)
-            with learner.without_labels() as model:
+            with learner._without_labels() as model:
                 error = self._error(model, test)
             if error >= least:
                 break

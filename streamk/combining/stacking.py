@@ -21,11 +21,12 @@ set gave to the label. For numbers, sets, single experts and the mean target hav
 
     exp(−½ (((f + g)/2 − z)² − (f − z)²)/mean (f − z)²)
 
-where ``f`` is the mean of predictions by their shares, without those of less than a two-hundredth of the
-largest, and ``g`` is one of them: what counts is what it adds to the others. The quotient is clipped to
-between −1 and 25, so that one unusual target hardly raises a share. After every event the shares move by a
-thousandth towards the initial ones, so that none vanishes (Herbster and Warmuth 1998). These are equal, but
-the mean target has a fifth. The squared error of every expert is tracked, too.
+where ``f`` is the mean of all predictions, and ``g`` is one of them: what counts is what it adds to the
+others. The quotient is clipped to between −1 and 25, so that one unusual target hardly raises a share. After
+every event the shares move by a thousandth towards the initial ones, so that none vanishes (Herbster and
+Warmuth 1998). These are equal, but the mean target has a fifth. Nor should what is left of twenty useless
+shares decide small predictions: next to the largest share ``s*``, one of ``s`` weighs ``s²/(s + s*/200)`` in
+``f``. The squared error of every expert is tracked, too.
 
 An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
 by the weight in units of the mean weight.
@@ -43,8 +44,8 @@ in a row that is farther off on the same side, targets are not limited so, since
 Where many labels come late at once, shares follow what is true of the last events, and seldom of the next
 thousands. So the second set of numbers may become *patient*: it forgets nothing, and has no share. It learns
 while ``patient``, and not from events that experts have learned before; of an error of more than three
-deviations, it learns three. Where ``f`` is the prediction by shares and ``g`` that of the set, the combined
-one is ``f + α (g − f)``, with ``α`` by least squares over all that it has learned
+deviations, it learns three. Where ``f`` is the prediction by shares and ``g`` that of the set, its share in
+the combined one is ``α``, that of ``f + α (g − f)`` by least squares over all that it has learned
 (:func:`streamk.combining.combiner.part_of`; 100 events are added that say 0.3). When experts start again, its
 weights stay: it learns how good they are in the end.
 
@@ -107,7 +108,7 @@ _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eige
 _REACH = 2.0  # mean absolute errors
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
-_FEW = 0.005  # of the largest share
+_FEW = 1 / 200  # of the largest share
 _REMEMBERED = 0.999  # of what far outputs have gained
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
 _ERROR = 0  # place in a running mean

@@ -469,7 +469,7 @@ class _Kernel(StreamingLearner):
         return cast(Array, predictions[0])
 
     @contextmanager
-    def without_labels(self) -> Iterator[Self]:
+    def _without_labels(self) -> Iterator[Self]:
         """Return a context with a learner that predicts many rows as :meth:`frozen`: itself, not a copy.
 
         After few events it is the frozen learner, which may hold none of them.

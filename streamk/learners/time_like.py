@@ -11,7 +11,8 @@ learned has, are not among the next events: their predictions are those without 
 A number with a constant slope is uniform: if its deviation is ``σ``, its range is ``√12 σ``, and its last
 value is half of that from the mean. A number is time-like if both hold roughly, with the slope in the last
 1,024 events and the deviation in all of them, and if it is correlated with time in the former. Measurements
-with seasons that repeat fail the first, and codes the second.
+with seasons that repeat fail the first, and codes the second. The target may be time-like, as the reading of
+a meter is (:mod:`streamk.learners.level`).
 """
 
 from __future__ import annotations

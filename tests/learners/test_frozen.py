@@ -42,7 +42,7 @@ def test_a_learner_without_labels_predicts_as_the_frozen_one(cls, events):
     """To the bit, and is the same afterwards."""
     learner, z = learned(cls, events, neighbours=False), drifting(300, seed=1)[0]
     before, of_next = learner.to_bytes(), learner.view_array(z[:9], NAMES)
-    with learner.without_labels() as model:
+    with learner._without_labels() as model:
         np.testing.assert_array_equal(model.view_array(z, NAMES), learner.frozen().view_array(z, NAMES))
     assert learner.to_bytes() == before
     np.testing.assert_array_equal(learner.view_array(z[:9], NAMES), of_next)
