@@ -156,6 +156,25 @@ def test_a_time_like_target_in_a_file_is_one_or_not_there():
         TimeLike().load_state_dict({"time_like.target": np.array([2])}, 0)
 
 
+def test_a_learner_that_starts_again_keeps_it():
+    """It does after 1,000 events, because an input has heavy tails."""
+    X, y = meter(5 * PART)
+    X["amount"] = np.exp(3.0 * np.random.default_rng(2).normal(size=len(X)))
+    learner = streamk.KernelRegressor(features=768, seed=1)
+    in_parts(learner, X, y)
+    assert learner.summary()["transformed"] == ["amount"]
+    assert learner._level.state[-1] == 3.0
+
+
+def test_what_is_compared_is_predicted_without_the_correction():
+    X, y = meter(5 * PART)
+    learner = streamk.KernelRegressor(features=768, seed=1)
+    in_parts(learner, X, y, stop=4 * PART)
+    said, correction = learner.predict_many(X[4 * PART :]), learner._level.correction
+    assert correction > 100.0
+    assert learner._level.since[1] == pytest.approx(np.mean(said) - correction)
+
+
 def test_prompt_labels_end_it():
     X, y = meter(6 * PART)
     learner = streamk.KernelRegressor(features=768, seed=1)
