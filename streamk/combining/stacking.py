@@ -25,7 +25,7 @@ where ``f`` is the mean of all predictions, and ``g`` is one of them: what count
 others. The quotient is clipped to between −1 and 25, so that one unusual target hardly raises a share. After
 every event the shares move by a thousandth towards the initial ones, so that none vanishes (Herbster and
 Warmuth 1998). These are equal, but the mean target has a fifth. Nor should what is left of twenty useless
-shares decide small predictions: next to the largest share ``s*``, one of ``s`` weighs ``s²/(s + s*/500)`` in
+shares decide small predictions: next to the largest share ``s*``, one of ``s`` weighs ``s²/(s + s*/200)`` in
 ``f``. The squared error of every expert is tracked, too.
 
 An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
@@ -108,7 +108,7 @@ _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eige
 _REACH = 2.0  # mean absolute errors
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
-_FEW = 1 / 500  # of the largest share
+_FEW = 1 / 200  # of the largest share
 _REMEMBERED = 0.999  # of what far outputs have gained
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
 _ERROR = 0  # place in a running mean

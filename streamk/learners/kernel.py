@@ -860,7 +860,7 @@ class KernelRegressor(_Kernel, Regressor):
     >>> import streamk
     >>> learner = streamk.KernelRegressor(seed=7)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
-    MAE: 0.193439
+    MAE: 0.193509
     >>> x, y = next(iter(datasets.TrumpApproval()))
     >>> interval = learner.predict_interval_one(x, level=0.8)
     >>> interval.lower < learner.predict_one(x) < interval.upper

@@ -124,7 +124,7 @@ def test_classes(delay, groups):
 
 
 def _mean_by_shares(shares, numbers):
-    weights = shares**2 / (shares + shares.max() / 500.0)
+    weights = shares**2 / (shares + shares.max() / 200.0)
     return weights @ numbers / weights.sum()
 
 
