@@ -9,8 +9,7 @@ and predicts the last, live and by ``frozen()``; ``batches`` predicts 1,024 even
 are synthetic streams; ``strings`` and ``words`` have new names and values in every event, ``endless`` a
 million of them; ``merging`` merges four learners of one quarter each; ``tables`` have missing values and
 dates; ``normal`` is test then train, and ``shuffled`` a random split, compared with histogram gradient
-boosting. Figures are means over the named seeds. A line marks a figure that misses its
-target.
+boosting. Figures are means over the named seeds. A line marks a figure that misses its target.
 """
 
 from __future__ import annotations

@@ -265,10 +265,15 @@ class _KernelEstimator(BaseEstimator):
     def _check_rows(self, X: ArrayLike, reset: bool = False) -> _Rows:
         """Return rows that have been checked: a frame with the names of columns, or numbers."""
         if not nw.dependencies.is_into_dataframe(X):
-            finite = "allow-nan"  # columns are selected one by one, so they are contiguous
-            return np.asarray(
-                validate_data(self, X, reset=reset, dtype=np.float64, order="F", ensure_all_finite=finite)
+            rows: Array = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=np.float64,
+                order="F",  # columns are selected one by one
+                ensure_all_finite="allow-nan",
             )
+            return rows
         validate_data(self, X, reset=reset, skip_check_array=True)
         frame = nw.from_native(X, eager_only=True)
         if not len(frame):

@@ -4,8 +4,8 @@ Experts learn targets standardised and clipped, so a single extreme target does 
 to a new level over tens of events. If a meter fails, or a level falls by fifty deviations and stays for a
 day, no expert can predict it. So targets at least six deviations off, in a row and on the same side, are
 counted. From the second on, the last one is the prediction until a target is in range again. Inputs may
-explain large targets: one that the experts predicted to a quarter takes one from the count. Experts, their
-weights and scales learn as before.
+explain large targets: if the error of the experts is at most a quarter of one, the count falls by one.
+Experts, their weights and scales learn as before.
 
 With labels that come ``D`` events late, ``2 + D`` targets in a row are required.
 """
@@ -25,7 +25,7 @@ from streamk.state import Field, Stateful
 
 IN_A_ROW = 2
 _FAR = 6.0  # deviations
-_EXPLAINED = 0.25  # of a target, that a prediction may miss
+_EXPLAINED = 0.25  # error of the experts, relative to the target
 _KNOWN_WELL = 16.0  # events that a scale needs before a target can be out of range
 _RUN, _LAST = 0, 1
 
@@ -85,7 +85,7 @@ def last_target(shift):
 
 @njit(**INNER)
 def watch(shift, target, off, predicted, events):
-    """Count a target, so many deviations ``off`` where ``predicted`` were, after ``events`` events."""
+    """Count a target after ``events`` events: it is ``off`` deviations from the mean, ``predicted`` were."""
     state = shift.state
     run = abs(state[_RUN]) if state[_RUN] * off > 0.0 else 0.0
     run = max(run - 1.0, 0.0) if abs(off - predicted) <= _EXPLAINED * abs(off) else run + 1.0

@@ -24,9 +24,9 @@ set gave to the label. For numbers, sets, single experts and the mean target hav
 where ``f`` is the mean of all predictions, and ``g`` is one of them: what counts is what it adds to the
 others. The quotient is clipped to between −1 and 25, so that one unusual target hardly raises a share. After
 every event the shares move by a thousandth towards the initial ones, so that none vanishes (Herbster and
-Warmuth 1998). These are equal, but the mean target has a fifth. Nor should what is left of twenty useless
-shares decide small predictions: next to the largest share ``s*``, one of ``s`` weighs ``s²/(s + s*/200)`` in
-``f``. The squared error of every expert is tracked, too.
+Warmuth 1998). These are equal, but the mean target has a fifth. In ``f``, a share ``s``
+weighs ``s²/(s + s*/200)``, where ``s*`` is the largest: otherwise twenty useless experts with a thousandth
+each would decide small predictions. The squared error of every expert is tracked, too.
 
 An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
 by the weight in units of the mean weight.
@@ -108,7 +108,7 @@ _ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eige
 _REACH = 2.0  # mean absolute errors
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
-_FEW = 1 / 200  # of the largest share
+_FEW = 1 / 200  # share, relative to the largest, that weighs half of itself
 _REMEMBERED = 0.999  # of what far outputs have gained
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
 _ERROR = 0  # place in a running mean

@@ -504,7 +504,7 @@ class _Kernel(StreamingLearner):
         """Note what was predicted without the correction, where labels of numbers come in parts."""
         rehearsal = self._rehearsal
         if (rehearsal.in_parts or rehearsal.lateness) and not (self._is_frozen or self.classifies):
-            self._level.predict(out[:, 0] - shares * self._level.correction)
+            self._level.predict(out[:, 0] - shares * self._correction)
 
     def _shares(self, rows: int, first: int = 0) -> Array:
         """Return the part of the combiner of stale experts in predictions of rows from ``first`` on."""
@@ -551,7 +551,7 @@ class _Kernel(StreamingLearner):
             for which, encoded in ((recent, rows), (~recent, still)):
                 if (places := np.flatnonzero(which)).size:
                     out[places] = self._with_few(encoded.select(places), recent[places], out[places])
-        if correction := self._level.correction:
+        if correction := self._correction:
             out[:, 0] += correction * (1.0 if self._is_frozen else shares)
 
     def _average(self, rows: EncodedRows, out: Array) -> Array:
@@ -596,8 +596,12 @@ class _Kernel(StreamingLearner):
         if self._map is not None and self._map.sections is not None:
             target = None if self.classifies else self._codec.target
             self._time_like.look(self._map.sections.sample, self._codec.inputs, target, self.events)
-        self._level.persists = self._time_like.target
         return self._time_like
+
+    @property
+    def _correction(self) -> float:
+        """What is added to predictions of the next part."""
+        return self._level.correction(self._time_like.target)
 
     @property
     def _stale_experts(self) -> StaleExperts:

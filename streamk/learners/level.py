@@ -1,17 +1,17 @@
 """The level of parts: how much the errors of one part of a stream say about the next.
 
 Where labels of numbers come in parts (:mod:`streamk.learners.rehearsal`), targets may move from part to part
-with nothing in the inputs but the time, which predictions do not follow: a meter counts on, or prices rise.
+with nothing in the inputs but the time, which predictions do not follow: readings of a meter, or prices.
 With errors of predictions without a correction, ``x`` is their mean at the end of a part, over about 64
 events, and ``z`` their mean in the part after it. All predictions of the next part are corrected by ``β x``,
-where ``β`` is 1 if the target is time-like (:mod:`streamk.learners.time_like`). Otherwise it is that of least
-squares over the parts so far, to which one is added that says 0, less its standard error, which few parts
-understate, and between 0 and 1::
+where ``β`` is 1 if the target is time-like (:mod:`streamk.learners.time_like`). Otherwise it comes from least
+squares of ``z`` on ``x`` over the parts so far, and one more with ``z = 0``. Its standard error is taken off,
+enlarged where parts are few, and the result is limited to between 0 and 1::
 
     b = Σ x z/((1 + 1/K) Σ x²)        β = b − (1 + 2/K) √(Σ (z − b x)²/(K Σ x²))
 
 ``K`` counts the pairs of parts. Earlier ones count a fiftieth less with every part. Targets are limited to 12
-deviations from their mean before the part.
+deviations from their mean before the part. Weights of events do not count.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ class Level:
         parts there were.
     since
         Three numbers of the predictions since the last label; not saved.
-    persists
-        Whether the target is time-like.
     """
-
-    persists = False
 
     def __init__(self) -> None:
         self.state: Array = np.zeros(14)
@@ -75,12 +71,11 @@ class Level:
         """See that labels do not come late."""
         self.state[:] = self.since[:] = 0.0
 
-    @property
-    def correction(self) -> float:
-        """What to add to the predictions of the next part."""
+    def correction(self, time_like: bool) -> float:
+        """Return what to add to the predictions of the next part; whether the target is ``time_like``."""
         if not self._is_known:
             return 0.0
-        if self.persists:
+        if time_like:
             return self._at_end
         pairs, products, squares, after = self._sums().tolist()
         if squares == 0.0:

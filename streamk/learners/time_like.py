@@ -22,7 +22,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Integers, typed
+from streamk.arrays import Array, Arrays, Integers, Places, typed
 from streamk.encoding.calendar_inputs import ELAPSED, PERIODS
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import LARGEST, UNSCALED, EncodedRows, without_nan
@@ -102,10 +102,15 @@ class TimeLike:
             self.last = last.copy()
 
 
+def _compared(sample: EventSample, events: int) -> tuple[Integers, Places]:
+    """Return how long ago every so many events of a sample came, and their places in it."""
+    ago = np.arange(0, len(sample), max(len(sample) // _COMPARED, 1))
+    return ago, sample.latest(events)[ago]
+
+
 def _last_values(sample: EventSample, inputs: Inputs, events: int) -> dict[int, float]:
     """Return the last values of time-like numbers, by slot."""
-    record, ago = sample.record, np.arange(0, len(sample), max(len(sample) // _COMPARED, 1))
-    at = sample.latest(events)[ago]
+    record, (ago, at) = sample.record, _compared(sample, events)
     slots = np.where(np.arange(WIDTH) < record.counts[at, None], record.slots[at], UNSCALED)
     latest = dict(zip(slots[0].tolist(), record.values[at[0]].tolist(), strict=True))
     known = np.unique(slots[0, slots[0] >= 0])
@@ -130,9 +135,9 @@ def _last_values(sample: EventSample, inputs: Inputs, events: int) -> dict[int, 
 
 
 def _is_time_like(sample: EventSample, target: Array, events: int) -> bool:
-    """Return whether the targets of a sample are."""
-    ago = np.arange(0, len(sample), max(len(sample) // _COMPARED, 1))
-    values = sample.record.goal[0, sample.latest(events)[ago]]
+    """Return whether the target is time-like, with the statistics ``target``."""
+    ago, at = _compared(sample, events)
+    values = sample.record.goal[0, at]
     counts, both, times, squares = (array[0] for array in _sums_of_squares(-ago, values[:, None]))
     if counts < _FEWEST or both**2 <= _LINEAR**2 * times * squares:
         return False

@@ -42,8 +42,8 @@ def test_the_correction_is_that_of_its_definition(levels):
             level.learn(some)
         parts.append((f, y))
         if len(parts) > 2:
-            assert level.correction == pytest.approx(reference(parts), abs=1e-9)
-    assert (level.correction != 0.0) == (levels == "of a walk")
+            assert level.correction(False) == pytest.approx(reference(parts), abs=1e-9)
+    assert (level.correction(False) != 0.0) == (levels == "of a walk")
 
 
 def test_parts_with_few_labels_do_not_count():
@@ -52,9 +52,9 @@ def test_parts_with_few_labels_do_not_count():
         level.predict(np.zeros(100))
         level.begin(-9.0, 9.0)
         level.learn(np.ones(count))
-    assert level.correction == 0.0
+    assert level.correction(False) == 0.0
     level.learn(np.ones(1))
-    assert level.correction > 0.5
+    assert level.correction(False) > 0.5
 
 
 def meter(n, seed=0):
@@ -107,7 +107,7 @@ def test_levels_that_do_not_persist_change_nothing():
     flat = np.sin(X["used"].to_numpy() * 3.0) + 0.1 * np.random.default_rng(1).normal(size=3000)
     learner = streamk.KernelRegressor(features=768, seed=1)
     in_parts(learner, X, flat)
-    assert abs(learner._level.correction) < 0.05
+    assert abs(learner._correction) < 0.05
 
 
 def test_one_by_one_and_at_once_give_one_model():
@@ -120,7 +120,7 @@ def test_one_by_one_and_at_once_give_one_model():
             single.predict_one(x)
         for x, target in zip(rows, y[start : start + PART].tolist(), strict=True):
             single.learn_one(x, target)
-    assert many._level.correction > 0.0
+    assert many._correction > 0.0
     np.testing.assert_allclose(single._level.state, many._level.state, rtol=0.05)  # the second part's
     assert single._level.state[:8] == pytest.approx(many._level.state[:8], rel=1e-6)
 
@@ -147,7 +147,7 @@ def test_a_wrong_target_hardly_moves_the_level():
         learner, targets = streamk.KernelRegressor(features=768, seed=1), y.copy()
         targets[-5] += wrong
         in_parts(learner, X, targets)
-        corrections.append(learner._level.correction)
+        corrections.append(learner._correction)
     assert abs(corrections[1] - corrections[0]) < y.std()
 
 
@@ -170,7 +170,7 @@ def test_what_is_compared_is_predicted_without_the_correction():
     X, y = meter(5 * PART)
     learner = streamk.KernelRegressor(features=768, seed=1)
     in_parts(learner, X, y, stop=4 * PART)
-    said, correction = learner.predict_many(X[4 * PART :]), learner._level.correction
+    said, correction = learner.predict_many(X[4 * PART :]), learner._correction
     assert correction > 100.0
     assert learner._level.since[1] == pytest.approx(np.mean(said) - correction)
 
@@ -179,10 +179,10 @@ def test_prompt_labels_end_it():
     X, y = meter(6 * PART)
     learner = streamk.KernelRegressor(features=768, seed=1)
     in_parts(learner, X, y, stop=5 * PART)
-    assert learner._level.correction > 0.0
+    assert learner._correction > 0.0
     learner.predict_one(X.iloc[-1].to_dict())
     learner.learn_one(X.iloc[-1].to_dict(), float(y[-1]))
-    assert learner._level.correction == 0.0
+    assert learner._correction == 0.0
     assert "level.state" not in learner._to_parts()[1]
 
 
